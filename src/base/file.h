@@ -1,0 +1,58 @@
+// Files: bounded reads, atomic writes, the run lock.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dormouse::base {
+
+// Owns one POSIX descriptor. Every failure throws Error naming the (escaped) path and strerror.
+class File {
+ public:
+  static File open_read(const std::filesystem::path& path);    // regular files only; a FIFO, directory, ... is refused
+  static File create(const std::filesystem::path& path);       // O_CREAT | O_TRUNC
+  static File open_append(const std::filesystem::path& path);  // O_CREAT | O_APPEND
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  std::uint64_t size() const;
+  void read_exactly_at(std::uint64_t offset, std::span<std::uint8_t> out) const;  // short file: Error
+  void write(std::span<const std::uint8_t> bytes);                                // handles short writes, EINTR
+  void write_at(std::uint64_t offset, std::span<const std::uint8_t> bytes);
+  void sync();   // fsync
+  void close();  // reports a failed close
+  int descriptor() const { return descriptor_; }
+
+ private:
+  File(int descriptor, std::filesystem::path path);
+  int descriptor_ = -1;
+  std::filesystem::path path_;
+};
+
+// The whole of a regular file; larger than `limit` bytes: Error.
+std::vector<std::uint8_t> read_file(const std::filesystem::path& path, std::uint64_t limit = UINT64_MAX);
+
+// Writes through `write` into "<path>.tmp.<pid>", fsyncs, renames over `path`, fsyncs the directory. On any failure the
+// temporary is removed and `path` is untouched.
+void write_file_atomically(const std::filesystem::path& path, const std::function<void(File&)>& write);
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+// flock on `path`, holding pid and host inside; held until destroyed. Throws Error naming the holder when taken.
+class Lock {
+ public:
+  explicit Lock(const std::filesystem::path& path);
+  ~Lock();
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace dormouse::base

@@ -1,0 +1,57 @@
+// A corpus: the regular files under a path, raw bytes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace dormouse::data {
+
+struct CorpusFile {
+  std::string name;            // path relative to the root ("" never; a single file: its file name)
+  std::filesystem::path path;  // where to read it
+  std::uint64_t size = 0;
+  std::uint64_t skip_tail = 0;  // bytes at the end held out (never trained on)
+};
+
+struct CorpusOptions {
+  std::vector<std::string> include, exclude;         // globs on the relative path; include empty = all
+  std::vector<std::filesystem::path> skip;           // directories never entered (the run directory)
+};
+
+// What was found. Sorted by relative path (bytewise). Hidden entries, directory symlinks, build trees (a directory with
+// CMakeCache.txt), empty files and everything that is not a regular readable file are skipped and counted.
+struct Corpus {
+  std::vector<CorpusFile> files;
+  std::uint64_t bytes = 0;
+  std::uint64_t skipped_hidden = 0, skipped_unreadable = 0, skipped_other = 0;
+  std::string first_unreadable;
+
+  std::string summary() const;  // "412 files, 3.1 MB; skipped 1,204 hidden, 2 unreadable (first: a/b)"
+};
+
+// Nothing readable: base::Error naming the path and the reason (not found, empty, only hidden files, ...).
+Corpus find_corpus(const std::filesystem::path& root, const CorpusOptions& options = {});
+
+// Held-out text, carved at the first start. tail = 0: default rule, target = clamp(5% of the corpus, 16 KiB, 1 MiB) and never
+// more than half: the tail of a single file, else whole files in path-hash order (fnv1a of the relative path) until the target is reached,
+// at least one file always left for training, a single large file falling back to its tail. tail > 0: exactly the last `tail`
+// bytes of the sorted concatenation. `train` loses what `held_out` gains. Too small to split: base::Error.
+struct Split {
+  Corpus train;
+  std::vector<std::uint8_t> held_out;         // the bytes
+  std::vector<std::string> held_out_names;    // "name" or "name[begin,end)"
+};
+Split carve(const Corpus& corpus, std::uint64_t tail = 0);
+
+// The whole of a corpus's training bytes, in file order (anchors; corpora that fit). Larger than limit: the first `limit` bytes.
+std::vector<std::uint8_t> read_corpus(const Corpus& corpus, std::uint64_t limit = UINT64_MAX);
+
+// Refuses (base::Error) when one path contains the other or they are the same.
+void refuse_overlap(const std::filesystem::path& train, const std::filesystem::path& eval);
+
+// What a resume compares: one line per file "name size crc(first 64 KiB) crc(middle) crc(last)".
+std::string data_identity(const Corpus& corpus);
+
+}  // namespace dormouse::data

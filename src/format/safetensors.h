@@ -1,0 +1,48 @@
+// safetensors files: named tensors and string metadata (layout: Hugging Face safetensors README; reference 9.1).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace dormouse::format {
+
+struct NamedTensor {
+  std::string name;
+  tensor::Tensor value;  // f32, f64, bf16, u8, u32; contiguous
+};
+
+// Writes atomically (temp, fsync, rename, fsync of the directory). Metadata gains "crc32": "name=8hex;..." of every tensor's bytes.
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, std::map<std::string, std::string> metadata);
+
+// A strict reader: sizes against the real file before any allocation, no holes, no overlaps, no duplicates, known dtypes only,
+// CRCs verified when the metadata has them. Every refusal is a base::Error of one line that says what the file is (text, gzip,
+// GGUF, .dmexp, truncated ...) and what to do.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  struct Entry {
+    std::string name;
+    tensor::Dtype dtype;
+    std::vector<std::int64_t> dims;
+    std::uint64_t begin = 0, end = 0;  // bytes in the file
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  tensor::Tensor read(const Entry& entry) const;        // verifies the CRC
+  const Entry* find(const std::string& name) const;
+
+ private:
+  std::filesystem::path path_;
+  std::vector<Entry> entries_;
+  std::map<std::string, std::string> metadata_;
+  std::map<std::string, std::uint32_t> crc_;
+};
+
+}  // namespace dormouse::format

@@ -1,0 +1,79 @@
+// The optimizer of a run: routing by role x kind, the rules of run.md section 3.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+#include "tensor/parameter.h"
+
+namespace dormouse::optim {
+
+using tensor::Parameter;
+using tensor::Tensor;
+
+enum class Group : std::uint8_t { muon, qk, table, rest };
+std::string name_of(Group group);
+
+// mix: the table of run.md 3. adamw: everything but the tables is `rest`.
+Group group_of(const Parameter& parameter, const std::string& opt);
+
+struct OptimizerConfig {
+  std::string opt = "mix";  // mix | adamw
+  double weight_decay = 0.05;
+  double grad_clip = 1.0;  // global norm over the rest group; 0 = off
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double muon_momentum = 0.95;
+  std::int64_t ns_steps = 8;
+  double mult_muon = 1, mult_qk = 1, mult_table = 3, mult_embedding = 2, mult_rest = 1;
+  std::int64_t retract_every = 1, retract_iters = 3;
+};
+
+struct StepReport {
+  bool applied = true;       // false: the firewall made it a no-op (a non-finite gradient somewhere)
+  double grad_norm = 0;      // global norm of all gradients before clipping (rest: see clip_norm)
+  double clip_norm = 0;      // norm of the rest group, the clipped one
+  std::int64_t zero_gradients = 0;  // muon/qk matrices whose gradient was exactly zero (unchanged)
+};
+
+class Optimizer {
+ public:
+  // Parameters must outlive the optimizer; each falls in exactly one group.
+  Optimizer(std::vector<Parameter*> parameters, OptimizerConfig config, const ops::OpTable<float>& table);
+
+  // One update at learning rate lr from parameter->grad; then retraction of spectral factors when due (applied % retract_every == 0).
+  // table rows: `touched_rows` (sorted, unique row indices of the table parameters; null = all rows).
+  StepReport step(double lr, const std::vector<std::uint32_t>* touched_rows);
+
+  // max over factors of ||X^T X - I||_F / k
+  double max_ortho() const;
+  std::int64_t applied() const;
+
+  // State as named tensors "optimizer.<parameter>.{momentum|m|v|count}" and "optimizer.applied" (u32 [1]); load refuses missing, extra or misshaped.
+  void for_each_state(const std::function<void(const std::string& name, Tensor& value)>& visit);
+
+  // The table printed at start: parameter, group, shape, lr multiplier, weight decay.
+  std::string routing_table() const;
+  // Parameters per group: "muon 15 (1,179,648), qk 2 (...), table 1, rest 27"
+  std::string summary() const;
+
+ private:
+  struct Slot {
+    Parameter* parameter;
+    Group group;
+    double multiplier;
+    double weight_decay;
+    Tensor momentum;  // muon, qk
+    Tensor m, v;      // table, rest
+    Tensor count;     // table: u32 per row
+  };
+  std::vector<Slot> slots_;
+  OptimizerConfig config_;
+  const ops::OpTable<float>* table_;
+  Tensor applied_;
+};
+
+}  // namespace dormouse::optim
