@@ -33,12 +33,14 @@ Var gates(Tape& tape, const Var& c, std::int64_t experts, double lam_max, bool s
 Var silu_head_norm(Tape& tape, const Var& x, std::int64_t head_dim, double eps);
 Var decay(Tape& tape, const Var& zeta, const Var& a_log, const Var& bias, double g_min);
 // q,k,v,g [b*t, H*hd], beta [b*t,H]; state0 [b,H,hd,hd] or undefined Tensor; final_state (same shape) is filled when not null.
-Var kda(Tape& tape, const ops::Kda& shape, const Var& q, const Var& k, const Var& v, const Var& g, const Var& beta, const Tensor& state0, Tensor* final_state);
+Var kda(Tape& tape, const ops::Kda& shape, const Var& q, const Var& k, const Var& v, const Var& g, const Var& beta, const Tensor& state0,
+        Tensor* final_state);
 Var gated_head_norm(Tape& tape, const Var& o, const Var& z, const Var& w, std::int64_t head_dim, double eps);
 
 Var engram_read(Tape& tape, const Var& key, const Var& val, const Var& u, double eps);
 // attention, memory may be undefined (arm off).
-Var residual(Tape& tape, const Var& u, const Var& rho, const Var& gates, const Var& attention, const Var& memory, const Var& dense, const Var& ffn);
+Var residual(Tape& tape, const Var& u, const Var& rho, const Var& gates, const Var& attention, const Var& memory, const Var& dense,
+             const Var& ffn);
 
 // x * s per column, times column `expert`+3 of gates per row when gates is defined.
 Var scale_columns(Tape& tape, const Var& x, const Var& s, const Var& gates = {}, std::int64_t expert = 0);
@@ -46,7 +48,8 @@ Var scale_columns(Tape& tape, const Var& x, const Var& s, const Var& gates = {},
 // nats [N]; x [N,k], v [256,k], target u8 [N]. Always f32 (or f64).
 Var cross_entropy(Tape& tape, const Var& x, const Var& v, const Tensor& target);
 
-Var mean_of(Tape& tape, std::span<const Var> xs);                                            // elementwise mean
-Var weighted_mean(Tape& tape, std::span<const Var> xs, std::span<const double> weights);     // sum_i w_i * mean(xs[i]) -> [1], f64 accumulation
+Var mean_of(Tape& tape, std::span<const Var> xs);  // elementwise mean
+Var weighted_mean(Tape& tape, std::span<const Var> xs,
+                  std::span<const double> weights);  // sum_i w_i * mean(xs[i]) -> [1], f64 accumulation
 
 }  // namespace dormouse::autograd

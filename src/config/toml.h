@@ -62,7 +62,8 @@ void read_table(Config& config, const Table& table, std::string_view where) {
 template <class Config>
 std::string write_table(const Config& config) {
   std::string text;
-  for_each_field(config, [&](const Field& field, const auto& value) { text += std::string(field.name) + " = " + to_toml(Value(value)) + "\n"; });
+  for_each_field(config,
+                 [&](const Field& field, const auto& value) { text += std::string(field.name) + " = " + to_toml(Value(value)) + "\n"; });
   return text;
 }
 

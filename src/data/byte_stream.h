@@ -16,10 +16,10 @@ struct Batch {
   std::vector<std::uint8_t> bytes;  // rows * (seq_len + 1)
 };
 
-// Epoch e cuts the concatenated corpus (files in the epoch's shuffled order) into windows of seq_len+1 bytes that overlap by one, from offset
-// hash(seed, e) mod seq_len, and visits them in a seeded permutation: every window once. The last partial batch continues
-// into the next epoch. Corpora above ring_bytes go through a ring of shuffled 1 MiB blocks refilled by a thread and permuted
-// inside the ring. The order is a pure function of (seed, corpus, seq_len, ring_bytes).
+// Epoch e cuts the concatenated corpus (files in the epoch's shuffled order) into windows of seq_len+1 bytes that overlap by one, from
+// offset hash(seed, e) mod seq_len, and visits them in a seeded permutation: every window once. The last partial batch continues into the
+// next epoch. Corpora above ring_bytes go through a ring of shuffled 1 MiB blocks refilled by a thread and permuted inside the ring. The
+// order is a pure function of (seed, corpus, seq_len, ring_bytes).
 class ByteStream {
  public:
   struct Position {
@@ -35,8 +35,8 @@ class ByteStream {
 
   // The next batch; read errors: base::Error naming the file.
   Batch next();
-  Position position() const;             // of the next window to be delivered
-  void seek(const Position& position);   // exact; out of range: base::Error
+  Position position() const;            // of the next window to be delivered
+  void seek(const Position& position);  // exact; out of range: base::Error
   std::uint64_t windows_in_epoch() const;
   std::uint64_t epoch() const { return position().epoch; }
 

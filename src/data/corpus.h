@@ -16,8 +16,8 @@ struct CorpusFile {
 };
 
 struct CorpusOptions {
-  std::vector<std::string> include, exclude;         // globs on the relative path; include empty = all
-  std::vector<std::filesystem::path> skip;           // directories never entered (the run directory)
+  std::vector<std::string> include, exclude;  // globs on the relative path; include empty = all
+  std::vector<std::filesystem::path> skip;    // directories never entered (the run directory)
 };
 
 // What was found. Sorted by relative path (bytewise). Hidden entries, directory symlinks, build trees (a directory with
@@ -40,8 +40,8 @@ Corpus find_corpus(const std::filesystem::path& root, const CorpusOptions& optio
 // bytes of the sorted concatenation. `train` loses what `held_out` gains. Too small to split: base::Error.
 struct Split {
   Corpus train;
-  std::vector<std::uint8_t> held_out;         // the bytes
-  std::vector<std::string> held_out_names;    // "name" or "name[begin,end)"
+  std::vector<std::uint8_t> held_out;       // the bytes
+  std::vector<std::string> held_out_names;  // "name" or "name[begin,end)"
 };
 Split carve(const Corpus& corpus, std::uint64_t tail = 0);
 

@@ -10,9 +10,9 @@
 namespace dormouse::evaluate {
 
 struct Anchor {
-  std::string name;   // "uniform", "unigram", "kneser-ney 3", "witten-bell 5", "compat 5", "bzip2 alone", "bzip2 conditional"
-  double bpb = 0;     // bits per byte of the eval text; NaN when not built
-  std::string note;   // "not a distribution", "not built", ""
+  std::string name;  // "uniform", "unigram", "kneser-ney 3", "witten-bell 5", "compat 5", "bzip2 alone", "bzip2 conditional"
+  double bpb = 0;    // bits per byte of the eval text; NaN when not built
+  std::string note;  // "not a distribution", "not built", ""
 };
 
 // Interpolated modified Kneser-Ney, three discounts per order (Chen & Goodman 1999), orders 1..max_order (byte contexts of

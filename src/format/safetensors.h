@@ -19,7 +19,8 @@ struct NamedTensor {
 };
 
 // Writes atomically (temp, fsync, rename, fsync of the directory). Metadata gains "crc32": "name=8hex;..." of every tensor's bytes.
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, std::map<std::string, std::string> metadata);
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       std::map<std::string, std::string> metadata);
 
 // A strict reader: sizes against the real file before any allocation, no holes, no overlaps, no duplicates, known dtypes only,
 // CRCs verified when the metadata has them. Every refusal is a base::Error of one line that says what the file is (text, gzip,
@@ -35,7 +36,7 @@ class SafetensorsFile {
   };
   const std::vector<Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  tensor::Tensor read(const Entry& entry) const;        // verifies the CRC
+  tensor::Tensor read(const Entry& entry) const;  // verifies the CRC
   const Entry* find(const std::string& name) const;
 
  private:

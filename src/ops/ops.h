@@ -123,7 +123,8 @@ struct OpTable {
   void (*silu_head_norm_backward)(const HeadNorm&, const T* x, const T* y, const T* inv, const T* dy, T* dx);
 
   void (*decay)(const Decay&, const T* zeta, const T* a_log, const T* bias, T* g);
-  void (*decay_backward)(const Decay&, const T* zeta, const T* a_log, const T* bias, const T* g, const T* dg, T* dzeta, T* da_log, T* dbias);
+  void (*decay_backward)(const Decay&, const T* zeta, const T* a_log, const T* bias, const T* g, const T* dg, T* dzeta, T* da_log,
+                         T* dbias);
 
   // state0 null: zeros. state (final), chunk_states null: not wanted.
   void (*kda)(const Kda&, const T* q, const T* k, const T* v, const T* g, const T* beta, const T* state0, T* o, T* state, T* chunk_states);
@@ -134,20 +135,23 @@ struct OpTable {
   void (*kda_step)(const Kda&, const T* q, const T* k, const T* v, const T* g, const T* beta, T* state, T* o);
 
   void (*gated_head_norm)(const GatedHeadNorm&, const T* o, const T* z, const T* w, T* y, T* inv);
-  void (*gated_head_norm_backward)(const GatedHeadNorm&, const T* o, const T* z, const T* w, const T* inv, const T* dy, T* d_o, T* dz, T* dw);
+  void (*gated_head_norm_backward)(const GatedHeadNorm&, const T* o, const T* z, const T* w, const T* inv, const T* dy, T* d_o, T* dz,
+                                   T* dw);
 
   void (*engram_read)(const EngramRead&, const T* key, const T* val, const T* u, T* read, T* saved);
-  void (*engram_read_backward)(const EngramRead&, const T* key, const T* val, const T* u, const T* saved, const T* dread, T* dkey, T* dval, T* du);
+  void (*engram_read_backward)(const EngramRead&, const T* key, const T* val, const T* u, const T* saved, const T* dread, T* dkey, T* dval,
+                               T* du);
 
   void (*residual)(const Residual&, const T* u, const T* rho, const T* gates, const T* a, const T* m, const T* d, const T* f, T* h);
-  void (*residual_backward)(const Residual&, const T* rho, const T* gates, const T* a, const T* m, const T* d, const T* f, const T* dh, T* du,
-                            T* drho, T* dgates, T* da, T* dm, T* dd, T* df);
+  void (*residual_backward)(const Residual&, const T* rho, const T* gates, const T* a, const T* m, const T* d, const T* f, const T* dh,
+                            T* du, T* drho, T* dgates, T* da, T* dm, T* dd, T* df);
 
   void (*scale_columns)(const ScaleColumns&, const T* x, const T* s, const T* p, T* y);
   void (*scale_columns_backward)(const ScaleColumns&, const T* x, const T* s, const T* p, const T* dy, T* dx, T* ds, T* dp);
 
   void (*cross_entropy)(const CrossEntropy&, const T* x, const T* v, const std::uint8_t* target, T* nats, T* lse);
-  void (*cross_entropy_backward)(const CrossEntropy&, const T* x, const T* v, const std::uint8_t* target, const T* lse, const T* dnats, T* dx, T* dv);
+  void (*cross_entropy_backward)(const CrossEntropy&, const T* x, const T* v, const std::uint8_t* target, const T* lse, const T* dnats,
+                                 T* dx, T* dv);
 
   // p[r,:] = softmax(x[r,:]);  log_softmax likewise (evaluation, decoding; no backward)
   void (*log_softmax)(std::int64_t rows, std::int64_t d, const T* x, T* y);
@@ -159,7 +163,8 @@ struct OpTable {
   void (*normalize_rows)(std::int64_t rows, std::int64_t cols, T floor, T* x);
   // AdamW over n elements: m, v moments; bias1 = 1-beta1^t, bias2 = 1-beta2^t; g is scaled by grad_scale first;
   // w <- (1 - lr*wd) w - lr * (m/bias1) / (sqrt(v/bias2) + eps)
-  void (*adamw)(std::int64_t n, T lr, T beta1, T beta2, T eps, T weight_decay, T bias1, T bias2, T grad_scale, const T* g, T* m, T* v, T* w);
+  void (*adamw)(std::int64_t n, T lr, T beta1, T beta2, T eps, T weight_decay, T bias1, T bias2, T grad_scale, const T* g, T* m, T* v,
+                T* w);
 };
 
 // The scalar column, for ever: what every other column is compared with, and the f64 engine of the gradient checks.

@@ -33,9 +33,9 @@ struct OptimizerConfig {
 };
 
 struct StepReport {
-  bool applied = true;       // false: the firewall made it a no-op (a non-finite gradient somewhere)
-  double grad_norm = 0;      // global norm of all gradients before clipping (rest: see clip_norm)
-  double clip_norm = 0;      // norm of the rest group, the clipped one
+  bool applied = true;              // false: the firewall made it a no-op (a non-finite gradient somewhere)
+  double grad_norm = 0;             // global norm of all gradients before clipping (rest: see clip_norm)
+  double clip_norm = 0;             // norm of the rest group, the clipped one
   std::int64_t zero_gradients = 0;  // muon/qk matrices whose gradient was exactly zero (unchanged)
 };
 
@@ -52,7 +52,8 @@ class Optimizer {
   double max_ortho() const;
   std::int64_t applied() const;
 
-  // State as named tensors "optimizer.<parameter>.{momentum|m|v|count}" and "optimizer.applied" (u32 [1]); load refuses missing, extra or misshaped.
+  // State as named tensors "optimizer.<parameter>.{momentum|m|v|count}" and "optimizer.applied" (u32 [1]); load refuses missing, extra or
+  // misshaped.
   void for_each_state(const std::function<void(const std::string& name, Tensor& value)>& visit);
 
   // The table printed at start: parameter, group, shape, lr multiplier, weight decay.

@@ -34,8 +34,8 @@ struct Parameter {
   std::string name;  // public name, model.md section 8
   Role role = Role::embedding;
   Kind kind = Kind::dense;
-  Tensor value;  // f32 master (f64 on the reference column)
-  Tensor grad;   // same shape; undefined until the first backward, then kept and zeroed by zero_grad
+  Tensor value;            // f32 master (f64 on the reference column)
+  Tensor grad;             // same shape; undefined until the first backward, then kept and zeroed by zero_grad
   std::int64_t heads = 1;  // attention_qk: number of head slices along the output dimension
 
   void zero_grad() {

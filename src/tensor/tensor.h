@@ -69,14 +69,14 @@ class Tensor {
   T* data() const;  // asserts the dtype
   std::byte* bytes() const;
 
-  Tensor view(const Shape& shape) const;                               // same size, contiguous only
-  Tensor rows_slice(std::int64_t begin, std::int64_t count) const;     // of the first dimension
-  Tensor columns(std::int64_t begin, std::int64_t count) const;        // of the last dimension, keeps ld
-  Tensor clone() const;                                                // contiguous copy
-  Tensor to(Dtype dtype) const;                                        // f32 <-> f64 copy
+  Tensor view(const Shape& shape) const;                            // same size, contiguous only
+  Tensor rows_slice(std::int64_t begin, std::int64_t count) const;  // of the first dimension
+  Tensor columns(std::int64_t begin, std::int64_t count) const;     // of the last dimension, keeps ld
+  Tensor clone() const;                                             // contiguous copy
+  Tensor to(Dtype dtype) const;                                     // f32 <-> f64 copy
   void fill_zero() const;
-  void copy_from(const Tensor& other) const;                           // same shape and dtype
-  double at(std::int64_t flat_index) const;                            // tests and messages; f32, f64 only
+  void copy_from(const Tensor& other) const;  // same shape and dtype
+  double at(std::int64_t flat_index) const;   // tests and messages; f32, f64 only
 
  private:
   std::shared_ptr<std::byte> storage_;

@@ -38,9 +38,7 @@ struct ModelConfig {
 };
 
 template <class Config, class Visit>
-void for_each_field(Config& c, Visit&& visit)
-  requires std::is_same_v<std::remove_const_t<Config>, ModelConfig>
-{
+void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remove_const_t<Config>, ModelConfig> {
   using config::Field;
   visit(Field{.name = "equations", .doc = "version of the mathematics", .min = 1, .max = 1e6}, c.equations);
   visit(Field{.name = "d_model", .doc = "width of the residual stream", .min = 1, .max = 65536}, c.d_model);
@@ -55,11 +53,13 @@ void for_each_field(Config& c, Visit&& visit)
   visit(Field{.name = "use_kda", .doc = "gated delta attention"}, c.use_kda);
   visit(Field{.name = "kda_decay_init", .doc = "initial time constants of the KDA channels", .choices = "spread|short"}, c.kda_decay_init);
   visit(Field{.name = "use_engram", .doc = "hashed n-gram memory"}, c.use_engram);
-  visit(Field{.name = "engram_rows", .doc = "rows per n-gram order, rounded up to a power of two", .min = 1, .max = 1 << 30}, c.engram_rows);
+  visit(Field{.name = "engram_rows", .doc = "rows per n-gram order, rounded up to a power of two", .min = 1, .max = 1 << 30},
+        c.engram_rows);
   visit(Field{.name = "engram_orders", .doc = "bytes per n-gram, three orders", .min = 1, .max = 32}, c.engram_orders);
   visit(Field{.name = "engram_dim", .doc = "width of a memory row", .min = 1, .max = 4096}, c.engram_dim);
   visit(Field{.name = "engram_lam_max", .doc = "largest share of the memory in the mix", .min = 1e-6, .max = 1}, c.engram_lam_max);
-  visit(Field{.name = "engram_gate", .doc = "memory gate: min(sigma, lam_max) or lam_max * sigma", .choices = "clip|smooth"}, c.engram_gate);
+  visit(Field{.name = "engram_gate", .doc = "memory gate: min(sigma, lam_max) or lam_max * sigma", .choices = "clip|smooth"},
+        c.engram_gate);
   visit(Field{.name = "fin_weight", .doc = "weight of the final readout's loss", .min = 0, .max = 100}, c.fin_weight);
 }
 

@@ -19,34 +19,36 @@ LoopState zero_state(const ModelConfig& config, std::int64_t batch);
 
 struct LoopInput {
   std::int64_t batch = 0, time = 0;
-  std::span<const std::uint8_t> bytes;      // [b*t]
-  std::span<const std::uint32_t> keys;      // [b*t*3], table::ngram_keys per row; empty when use_engram is off
-  std::span<const std::uint8_t> targets;    // [b*t] or empty (no losses)
+  std::span<const std::uint8_t> bytes;    // [b*t]
+  std::span<const std::uint32_t> keys;    // [b*t*3], table::ngram_keys per row; empty when use_engram is off
+  std::span<const std::uint8_t> targets;  // [b*t] or empty (no losses)
 };
 
 struct IterationStats {
-  double u_rms = 0;             // rms of u
-  double attention_gate = 0;    // means of w_a, lam, w_f
+  double u_rms = 0;           // rms of u
+  double attention_gate = 0;  // means of w_a, lam, w_f
   double memory_gate = 0, ffn_gate = 0;
-  double attention_saturated = 0, memory_saturated = 0, ffn_saturated = 0;  // share of positions with the sigmoid outside (.01,.99) / lam at lam_max
+  double attention_saturated = 0, memory_saturated = 0,
+         ffn_saturated = 0;  // share of positions with the sigmoid outside (.01,.99) / lam at lam_max
 };
 
 struct LoopOptions {
-  std::int64_t depth = 0;        // 0 = max_iter
-  bool want_logits = false;      // logits [b*t,256] of the mean readout
+  std::int64_t depth = 0;    // 0 = max_iter
+  bool want_logits = false;  // logits [b*t,256] of the mean readout
   bool want_stats = false;
   bool final_loss_only = false;  // evaluation: skip the in-loop losses
   LoopState* state = nullptr;    // in: state before the first byte; out: after the last. null = zeros, dropped
 };
 
 struct LoopOutput {
-  autograd::Var loss;                  // [1] rec + fin_weight * fin, mean over positions; undefined without targets
-  autograd::Var final_nats;            // [b*t] cross-entropy of the final readout
-  std::vector<autograd::Var> nats;     // per iteration [b*t]
-  tensor::Tensor logits;               // f32 [b*t,256] or undefined
+  autograd::Var loss;               // [1] rec + fin_weight * fin, mean over positions; undefined without targets
+  autograd::Var final_nats;         // [b*t] cross-entropy of the final readout
+  std::vector<autograd::Var> nats;  // per iteration [b*t]
+  tensor::Tensor logits;            // f32 [b*t,256] or undefined
   std::vector<IterationStats> stats;
 };
 
-LoopOutput loop(autograd::Tape& tape, const ModelConfig& config, Parameters& parameters, const LoopInput& input, const LoopOptions& options = {});
+LoopOutput loop(autograd::Tape& tape, const ModelConfig& config, Parameters& parameters, const LoopInput& input,
+                const LoopOptions& options = {});
 
 }  // namespace dormouse::network
