@@ -1,8 +1,13 @@
 # Rooms and their direct edges (architecture: docs/map.md). Order: a room stands after those it uses.
 set(ONEDNN_LIBRARIES "")
 if(DORMOUSE_ONEDNN)
-  find_package(dnnl REQUIRED)
-  set(ONEDNN_LIBRARIES DNNL::dnnl)
+  # Found by hand: the distribution's dnnl-config.cmake asks for OpenCL, which nothing here uses.
+  find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+  find_library(ONEDNN_LIBRARY dnnl REQUIRED)
+  add_library(onednn INTERFACE)
+  target_include_directories(onednn SYSTEM INTERFACE ${ONEDNN_INCLUDE_DIR})
+  target_link_libraries(onednn INTERFACE ${ONEDNN_LIBRARY})
+  set(ONEDNN_LIBRARIES onednn)
 endif()
 
 room(base LIBRARIES fmt::fmt ZLIB::ZLIB)
@@ -22,7 +27,8 @@ room(decode EDGES network text)
 room(evaluate EDGES decode data report)
 room(train EDGES evaluate optim)
 
-if(DORMOUSE_ONEDNN)
+get_target_property(ops_type room_ops TYPE)
+if(DORMOUSE_ONEDNN AND NOT ops_type STREQUAL "INTERFACE_LIBRARY")
   target_compile_definitions(room_ops PRIVATE DORMOUSE_ONEDNN=1)
 endif()
 
