@@ -1,0 +1,129 @@
+#include "ops/cpu_level.h"
+
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
+#ifdef DORMOUSE_ONEDNN
+#include <dnnl.h>
+#endif
+
+namespace dormouse::ops {
+namespace {
+
+struct Level {
+  std::string_view name;
+  std::int64_t targets;  // the Highway targets this level adds to the ones below it
+};
+
+#if HWY_ARCH_X86
+constexpr std::array<Level, 5> kLevels{
+    {{"scalar", 0}, {"ssse3", HWY_SSSE3}, {"sse4", HWY_SSE4}, {"avx2", HWY_AVX2}, {"avx512", HWY_AVX3 | HWY_AVX3_DL}}};
+#else
+constexpr std::array<Level, 2> kLevels{{{"scalar", 0}, {"native", ~(HWY_SCALAR | HWY_EMU128)}}};
+#endif
+
+// What the machine can run, asked before the first DisableTargets.
+std::int64_t detected_targets() {
+  static const std::int64_t targets = hwy::SupportedTargets();
+  return targets;
+}
+
+bool available(std::size_t index) { return index == 0 || (detected_targets() & kLevels[index].targets) != 0; }
+
+std::string joined_levels() {
+  std::string text;
+  for (const std::string& name : available_cpu_levels()) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+std::size_t find_level(std::string_view name, std::string_view origin) {
+  for (std::size_t i = 0; i < kLevels.size(); ++i) {
+    if (kLevels[i].name != name) continue;
+    if (!available(i)) {
+      throw base::UsageError(std::string(origin) + ": this machine has no " + std::string(name) + "; it has: " + joined_levels());
+    }
+    return i;
+  }
+  throw base::UsageError(std::string(origin) + ": unknown CPU level '" + base::escape(name) + "'; this machine has: " + joined_levels());
+}
+
+constexpr std::size_t kUnset = SIZE_MAX;
+std::size_t current = kUnset;
+
+void apply(std::size_t index) {
+  std::int64_t disabled = 0;
+  for (std::size_t i = index + 1; i < kLevels.size(); ++i) disabled |= kLevels[i].targets;
+  static_cast<void>(detected_targets());
+  hwy::DisableTargets(disabled);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+#ifdef DORMOUSE_ONEDNN
+  // Fails once a primitive exists: oneDNN then keeps its first level.
+  const std::string_view name = kLevels[index].name;
+  const dnnl_cpu_isa_t isa = name == "avx512" ? dnnl_cpu_isa_all : name == "avx2" ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41;
+  static_cast<void>(dnnl_set_max_cpu_isa(isa));
+#endif
+  current = index;
+}
+
+void ensure_level() {
+  if (current == kUnset) set_cpu_level("");
+}
+
+}  // namespace
+
+std::vector<std::string> available_cpu_levels() {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < kLevels.size(); ++i) {
+    if (available(i)) names.emplace_back(kLevels[i].name);
+  }
+  return names;
+}
+
+void set_cpu_level(std::string_view level) {
+  if (!level.empty()) {
+    apply(find_level(level, "--cpu"));
+    return;
+  }
+  const char* wanted = std::getenv("DORMOUSE_CPU");
+  if (wanted != nullptr && *wanted != '\0') {
+    apply(find_level(wanted, "DORMOUSE_CPU"));
+    return;
+  }
+  std::size_t best = 0;
+  for (std::size_t i = 0; i < kLevels.size(); ++i) {
+    if (available(i)) best = i;
+  }
+  apply(best);
+}
+
+std::string cpu_level() {
+  ensure_level();
+  return std::string(kLevels[current].name);
+}
+
+bool native_bf16() {
+  ensure_level();
+#if HWY_ARCH_X86
+  return kLevels[current].name == "avx512" && __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
+std::string gemm_library() {
+#ifdef DORMOUSE_ONEDNN
+  ensure_level();
+  // oneDNN's lowest instruction set is SSE4.1: below it the own GEMM runs.
+  if (kLevels[current].name != "scalar" && kLevels[current].name != "ssse3") {
+    const dnnl_version_t* version = dnnl_version();
+    return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch);
+  }
+#endif
+  return "own";
+}
+
+}  // namespace dormouse::ops
