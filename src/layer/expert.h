@@ -1,0 +1,30 @@
+// Experts: low-rank FFNs blended by the controller (model.md section 5, dense softmax blend over expert = ffn).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "layer/spectral.h"
+
+namespace dormouse::layer {
+
+struct ExpertParameters {
+  SpectralParameters up, down;  // d -> f, f -> d
+};
+
+ExpertParameters declare_expert(const std::string& name, std::int64_t d, std::int64_t f, std::int64_t rank);
+void draw_expert(ExpertParameters& p, std::uint64_t seed);
+void for_each(ExpertParameters& p, const std::function<void(Parameter&)>& visit);
+
+// sum_e gates[:,3+e] * Down_e(silu(Up_e(z))): z [N,d] -> [N,d].
+autograd::Var experts(autograd::Tape& tape, std::vector<ExpertParameters>& experts, const autograd::Var& z, const autograd::Var& gates);
+
+// Step form: z [b,d] -> y [b,d]; gates [b,gate_width].
+void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertParameters>& experts, std::int64_t batch, const float* z,
+                  const float* gates, std::int64_t gate_width, float* y);
+
+}  // namespace dormouse::layer

@@ -1,0 +1,45 @@
+// KDA: gated delta attention (model.md section 2; recurrence and chunk form: ops/ops.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "layer/init.h"
+
+namespace dormouse::layer {
+
+struct KdaShape {
+  std::int64_t d = 0, heads = 0, head_dim = 0;
+};
+
+struct KdaParameters {
+  Parameter q, k, v;                           // [d, H*hd]
+  Parameter decay_up, decay_down, decay_bias;  // [d,hd], [hd,H*hd], [H*hd]
+  Parameter a_log;                             // [H]
+  Parameter beta;                              // [d,H]
+  Parameter gate;                              // [d, H*hd]
+  Parameter norm;                              // [hd]
+  Parameter out;                               // [H*hd, d]
+};
+
+inline constexpr double kKdaDecayFloor = -5;  // g_min
+inline constexpr double kKdaUnitEps = 1e-6;   // under the root of the q, k unit norm
+inline constexpr double kKdaOutputNormEps = 1e-5;
+
+KdaParameters declare_kda(const std::string& name, const KdaShape& shape);
+// decay_init "spread": channel j of every head has time constant max_seq_len^((j+.5)/hd); "short": a_log = -3, bias = +1.
+void draw_kda(KdaParameters& p, const KdaShape& shape, const std::string& decay_init, std::int64_t max_seq_len, std::uint64_t seed);
+void for_each(KdaParameters& p, const std::function<void(Parameter&)>& visit);
+
+// Training form. z [b*t,d] -> [b*t,d]. state0 [b,H,hd,hd] or undefined (zeros); final_state receives the state after the last byte.
+autograd::Var kda(autograd::Tape& tape, KdaParameters& p, const KdaShape& shape, std::int64_t batch, std::int64_t time,
+                  const autograd::Var& z, const tensor::Tensor& state0 = {}, tensor::Tensor* final_state = nullptr);
+
+// Step form: one byte of each of b sequences. z [b,d] -> y [b,d]; state [b,H,hd,hd] updated in place.
+void kda_step(const ops::OpTable<float>& table, const KdaParameters& p, const KdaShape& shape, std::int64_t batch, const float* z,
+              float* state, float* y);
+
+}  // namespace dormouse::layer

@@ -1,0 +1,48 @@
+#include "layer/spectral.h"
+
+#include <algorithm>
+
+namespace dormouse::layer {
+
+using autograd::Precision;
+using autograd::Tape;
+using autograd::Var;
+
+SpectralParameters declare_spectral(const std::string& name, Role role, std::int64_t in, std::int64_t out, std::int64_t rank) {
+  const std::int64_t k = std::max<std::int64_t>(1, std::min({rank, in, out}));
+  return {declare(name + ".u", role, Kind::factor_in, {in, k}), declare(name + ".s", role, Kind::scale, {k}),
+          declare(name + ".v", role, Kind::factor_out, {out, k})};
+}
+
+void draw_spectral(SpectralParameters& p, std::uint64_t seed) {
+  draw_orthonormal(p.u, seed);
+  draw_constant(p.s, 1.0F);
+  draw_orthonormal(p.v, seed);
+}
+
+void for_each(SpectralParameters& p, const std::function<void(Parameter&)>& visit) {
+  visit(p.u);
+  visit(p.s);
+  visit(p.v);
+}
+
+Var spectral_middle(Tape& tape, SpectralParameters& p, const Var& x, Precision precision, const Var& gates, std::int64_t expert) {
+  return scale_columns(tape, matmul(tape, x, tape.parameter(p.u), precision), tape.parameter(p.s), gates, expert);
+}
+
+Var spectral(Tape& tape, SpectralParameters& p, const Var& x, Precision precision) {
+  return matmul_transposed(tape, spectral_middle(tape, p, x, precision), tape.parameter(p.v), precision);
+}
+
+void spectral_step(const ops::OpTable<float>& table, const SpectralParameters& p, std::int64_t rows, const float* x, const float* row_scale,
+                   std::int64_t scale_stride, bool accumulate, float* middle, float* y) {
+  const std::int64_t in = p.u.value.dim(0);
+  const std::int64_t k = p.u.value.dim(1);
+  const std::int64_t out = p.v.value.dim(0);
+  table.gemm({.m = rows, .n = k, .k = in, .lda = in, .ldb = k, .ldc = k}, x, p.u.value.data<float>(), middle);
+  table.scale_columns({.rows = rows, .k = k, .p_stride = scale_stride}, middle, p.s.value.data<float>(), row_scale, middle);
+  table.gemm({.m = rows, .n = out, .k = k, .lda = k, .ldb = k, .ldc = out, .transpose_b = true, .accumulate = accumulate}, middle,
+             p.v.value.data<float>(), y);
+}
+
+}  // namespace dormouse::layer

@@ -1,0 +1,36 @@
+// Spectral linear (TSCT): y = ((x U) * s) V^T with orthonormal U [in,k], V [out,k] and scales s [k].
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "layer/init.h"
+
+namespace dormouse::layer {
+
+struct SpectralParameters {
+  Parameter u, s, v;
+};
+
+// k = max(1, min(rank, in, out)); tensors "<name>.u", ".s", ".v".
+SpectralParameters declare_spectral(const std::string& name, Role role, std::int64_t in, std::int64_t out, std::int64_t rank);
+void draw_spectral(SpectralParameters& p, std::uint64_t seed);
+void for_each(SpectralParameters& p, const std::function<void(Parameter&)>& visit);
+
+// x [N,in] -> (x U) * s [N,k], the middle of the product; times gates column 3+expert when gates is defined.
+autograd::Var spectral_middle(autograd::Tape& tape, SpectralParameters& p, const autograd::Var& x,
+                              autograd::Precision precision = autograd::Precision::tape, const autograd::Var& gates = {},
+                              std::int64_t expert = 0);
+// x [N,in] -> [N,out]
+autograd::Var spectral(autograd::Tape& tape, SpectralParameters& p, const autograd::Var& x,
+                       autograd::Precision precision = autograd::Precision::tape);
+
+// Step form: x [rows,in] -> y [rows,out] (added to y when accumulate); row_scale [rows] strided by scale_stride, or null; middle [rows,k]
+// is scratch.
+void spectral_step(const ops::OpTable<float>& table, const SpectralParameters& p, std::int64_t rows, const float* x, const float* row_scale,
+                   std::int64_t scale_stride, bool accumulate, float* middle, float* y);
+
+}  // namespace dormouse::layer
