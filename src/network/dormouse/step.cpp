@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "table/keys.h"
 
 namespace dormouse::network {
 
@@ -20,7 +19,7 @@ void step(const ops::OpTable<float>& table, const ModelConfig& config, const Par
   const std::int64_t d = config.d_model;
   const std::int64_t width = p.controller.value.dim(1);
   const std::int64_t gate_width = 3 + config.n_experts;
-  const std::int64_t k = p.head.u.value.dim(1);
+  const std::int64_t k = std::max(p.readout.u.value.dim(1), p.head.u.value.dim(1));
   const layer::KdaShape attention_shape{.d = d, .heads = config.n_heads, .head_dim = config.head_dim};
   const auto data = [](const Parameter& parameter) { return parameter.value.data<float>(); };
   const auto buffer = [](std::int64_t n) { return std::vector<float>(static_cast<std::size_t>(n)); };
