@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -9,13 +10,18 @@ namespace dormouse::base {
 
 // min(affinity mask, cgroup v1/v2 CPU quota rounded up), at least 1.
 int available_threads();
+// The same with /proc and /sys looked up below `root`, which tests fill with files of their own.
+int available_threads(const std::filesystem::path& root);
+// The quota alone: whole CPUs, rounded up; 0 when there is none. The smallest of this process's group and those above it.
+int cpu_quota(const std::filesystem::path& root);
 
 // Sets the OpenMP team size (0: available_threads()) and FTZ + DAZ in every worker of that team. Returns the size.
 int set_threads(int threads);
 int threads();
 
-// Bytes this process may use: min(MemAvailable, cgroup limit - usage).
+// Bytes this process may use: min(MemAvailable, cgroup limit - usage); inactive page cache is not counted as used.
 std::uint64_t available_memory();
+std::uint64_t available_memory(const std::filesystem::path& root);
 // Private (anonymous) resident bytes now: RssAnon of /proc/self/status.
 std::uint64_t private_memory();
 

@@ -1,0 +1,302 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/units.h"
+
+namespace dormouse::base {
+namespace {
+
+constexpr std::size_t kLargestTransfer = std::size_t{1} << 30;  // Linux moves at most 2^31 - 4096 bytes per call
+constexpr std::size_t kLongestName = 255;                       // NAME_MAX
+
+std::string shown(const std::filesystem::path& path) { return escape(path.native(), 1024); }
+
+[[noreturn]] void fail(std::string_view action, const std::filesystem::path& path, int error) {
+  throw Error(fmt::format("cannot {} \"{}\": {}", action, shown(path), std::strerror(error)));
+}
+
+// A full disk is the failure worth numbers: what was to be written, where in the file, and what is free.
+[[noreturn]] void fail_write(const std::filesystem::path& path, int descriptor, std::uint64_t bytes, int error) {
+  if (error != ENOSPC && error != EDQUOT) fail(fmt::format("write {} to", human_bytes(bytes)), path, error);
+  std::string room = "free space is unknown";
+  struct statvfs disk = {};
+  if (::fstatvfs(descriptor, &disk) == 0) {
+    room = human_bytes(static_cast<std::uint64_t>(disk.f_bavail) * static_cast<std::uint64_t>(disk.f_frsize)) + " free";
+  }
+  throw Error(fmt::format("cannot write {} to \"{}\": {} ({}); make room there or choose another place", human_bytes(bytes), shown(path),
+                          std::strerror(error), room));
+}
+
+int open_retrying(const std::filesystem::path& path, int flags) {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+std::string_view kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "no regular file";
+}
+
+// "" and embedded NULs would silently name something else.
+void check_path(const std::filesystem::path& path) {
+  if (path.empty()) throw Error("a file name is empty");
+  if (path.native().find('\0') != std::string::npos) throw Error(fmt::format("the file name \"{}\" has a zero byte", shown(path)));
+}
+
+}  // namespace
+
+File::File(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}
+
+File::File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  path_.swap(other.path_);
+  return *this;
+}
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+File File::open_read(const std::filesystem::path& path) {
+  check_path(path);
+  const int descriptor = open_retrying(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);  // O_NONBLOCK: a FIFO must not hang the open
+  if (descriptor < 0) fail("open", path, errno);
+  File file(descriptor, path);
+  struct stat status = {};
+  if (::fstat(descriptor, &status) != 0) fail("inspect", path, errno);
+  if (!S_ISREG(status.st_mode)) throw Error(fmt::format("cannot read \"{}\": it is {}", shown(path), kind_of(status.st_mode)));
+  return file;
+}
+
+File File::create(const std::filesystem::path& path) {
+  check_path(path);
+  const int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY);
+  if (descriptor < 0) fail("create", path, errno);
+  return File(descriptor, path);
+}
+
+File File::open_append(const std::filesystem::path& path) {
+  check_path(path);
+  const int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY);
+  if (descriptor < 0) fail("open for appending", path, errno);
+  return File(descriptor, path);
+}
+
+std::uint64_t File::size() const {
+  struct stat status = {};
+  if (::fstat(descriptor_, &status) != 0) fail("inspect", path_, errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void File::read_exactly_at(std::uint64_t offset, std::span<std::uint8_t> out) const {
+  if (offset > INT64_MAX || out.size() > INT64_MAX - offset) fail("read", path_, EOVERFLOW);
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const std::size_t part = std::min(out.size() - done, kLargestTransfer);
+    const ssize_t got = ::pread(descriptor_, out.data() + done, part, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read", path_, errno);
+    if (got == 0) {
+      throw Error(fmt::format("\"{}\" is too short: {} bytes wanted at offset {}, the file ends at {}", shown(path_), out.size(), offset,
+                              offset + done));
+    }
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+void File::write(std::span<const std::uint8_t> bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t put = ::write(descriptor_, bytes.data() + done, std::min(bytes.size() - done, kLargestTransfer));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) fail_write(path_, descriptor_, bytes.size(), put < 0 ? errno : EIO);
+    done += static_cast<std::size_t>(put);
+  }
+}
+
+void File::write_at(std::uint64_t offset, std::span<const std::uint8_t> bytes) {
+  if (offset > INT64_MAX || bytes.size() > INT64_MAX - offset) fail("write", path_, EOVERFLOW);
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::size_t part = std::min(bytes.size() - done, kLargestTransfer);
+    const ssize_t put = ::pwrite(descriptor_, bytes.data() + done, part, static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) fail_write(path_, descriptor_, bytes.size(), put < 0 ? errno : EIO);
+    done += static_cast<std::size_t>(put);
+  }
+}
+
+void File::sync() {
+  int result = 0;
+  do {
+    result = ::fsync(descriptor_);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return;
+  const int error = errno;
+  if (error == ENOSPC || error == EDQUOT) fail_write(path_, descriptor_, size(), error);
+  fail("flush", path_, error);
+}
+
+void File::close() {
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (descriptor < 0) return;
+  if (::close(descriptor) != 0 && errno != EINTR) fail("close", path_, errno);  // Linux frees the descriptor on EINTR too
+}
+
+std::vector<std::uint8_t> read_file(const std::filesystem::path& path, std::uint64_t limit) {
+  const File file = File::open_read(path);
+  const std::uint64_t size = file.size();
+  if (size > limit) {
+    throw Error(fmt::format("\"{}\" has {} ({} bytes); at most {} are read here", shown(path), human_bytes(size), size, limit));
+  }
+  std::vector<std::uint8_t> bytes(size);
+  file.read_exactly_at(0, bytes);
+  return bytes;
+}
+
+namespace {
+
+// The file a name stands for: links are followed, so that a link stays one; what is no regular file is refused.
+std::filesystem::path real_target(const std::filesystem::path& path) {
+  check_path(path);
+  std::filesystem::path target = path;
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return target;
+    fail("write", path, errno);
+  }
+  if (S_ISLNK(status.st_mode)) {
+    std::error_code error;
+    target = std::filesystem::canonical(path, error);
+    if (error) fail("follow the link", path, error.value());
+    if (::stat(target.c_str(), &status) != 0) fail("write", path, errno);
+  }
+  if (!S_ISREG(status.st_mode)) throw Error(fmt::format("cannot write \"{}\": it is {}", shown(path), kind_of(status.st_mode)));
+  return target;
+}
+
+// "<path>.tmp.<pid>" in the same directory; a name too long for that is cut and told apart by its hash.
+std::filesystem::path temporary_of(const std::filesystem::path& path) {
+  const std::string name = path.filename().native();
+  std::string suffix = fmt::format(".tmp.{}", ::getpid());
+  if (name.size() + suffix.size() <= kLongestName) return path.parent_path() / (name + suffix);
+  suffix = fmt::format(".{:016x}{}", fnv1a(name), suffix);
+  return path.parent_path() / (name.substr(0, kLongestName - std::min(kLongestName, suffix.size())) + suffix);
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const std::filesystem::path directory = path.parent_path().empty() ? "." : path.parent_path();
+  const int descriptor = open_retrying(directory, O_RDONLY | O_DIRECTORY);
+  if (descriptor < 0) fail("open the directory", directory, errno);
+  const int result = ::fsync(descriptor);
+  const int error = errno;
+  ::close(descriptor);
+  if (result != 0 && error != EINVAL && error != EROFS) fail("flush the directory", directory, error);  // EINVAL: not offered there
+}
+
+class TemporaryGuard {
+ public:
+  explicit TemporaryGuard(const std::filesystem::path& path) : path_(path) {}
+  TemporaryGuard(const TemporaryGuard&) = delete;
+  TemporaryGuard& operator=(const TemporaryGuard&) = delete;
+  ~TemporaryGuard() {
+    if (armed_) ::unlink(path_.c_str());
+  }
+  void release() { armed_ = false; }
+
+ private:
+  const std::filesystem::path& path_;
+  bool armed_ = true;
+};
+
+}  // namespace
+
+void write_file_atomically(const std::filesystem::path& path, const std::function<void(File&)>& write) {
+  const std::filesystem::path target = real_target(path);
+  const std::filesystem::path temporary = temporary_of(target);
+  File file = File::create(temporary);
+  TemporaryGuard guard(temporary);
+  write(file);
+  file.sync();
+  file.close();
+  if (::rename(temporary.c_str(), target.c_str()) != 0) fail("replace", target, errno);
+  guard.release();
+  sync_directory(target);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  write_file_atomically(path, [&](File& file) { file.write({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}); });
+}
+
+namespace {
+
+// "process 1234 on host.name", from "1234 host.name\n"; a file still being filled names nobody.
+std::string holder_of(int descriptor) {
+  std::array<char, 512> text = {};
+  const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
+  std::string_view line(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  line = line.substr(0, line.find('\n'));
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos) return "another process";
+  return fmt::format("process {} on {}", escape(line.substr(0, space)), escape(line.substr(space + 1)));
+}
+
+}  // namespace
+
+Lock::Lock(const std::filesystem::path& path) {
+  check_path(path);
+  const int descriptor = open_retrying(path, O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) fail("open the lock", path, errno);
+  try {
+    struct stat status = {};
+    if (::fstat(descriptor, &status) != 0) fail("inspect", path, errno);
+    if (!S_ISREG(status.st_mode)) throw Error(fmt::format("cannot lock \"{}\": it is {}", shown(path), kind_of(status.st_mode)));
+    int result = 0;
+    do {
+      result = ::flock(descriptor, LOCK_EX | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0 && errno == EWOULDBLOCK) {
+      throw Error(fmt::format("\"{}\" is held by {}; wait until it ends, or stop it", shown(path), holder_of(descriptor)));
+    }
+    if (result != 0) fail("lock", path, errno);
+    std::array<char, 256> host = {};
+    if (::gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "?");
+    const std::string text = fmt::format("{} {}\n", ::getpid(), host.data());
+    if (::ftruncate(descriptor, 0) != 0) fail("write the lock", path, errno);
+    if (::pwrite(descriptor, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+      fail_write(path, descriptor, text.size(), errno);
+    }
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
+  descriptor_ = descriptor;
+}
+
+// The file stays: removing it would let two processes lock two different files of one name.
+Lock::~Lock() {
+  if (::ftruncate(descriptor_, 0) != 0) errno = 0;
+  ::close(descriptor_);
+}
+
+}  // namespace dormouse::base
