@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ops/ops.h"
@@ -17,46 +20,78 @@ using tensor::Parameter;
 using tensor::Shape;
 using tensor::Tensor;
 
-// A value on the tape. Copies share the value and the gradient. The gradient buffer appears (zeroed) when the first consumer
-// writes to it in backward, and is freed when the op that made the value has run its backward.
+// Where the gradient of one value is kept; copies share it. Appears when the first consumer writes to it in backward. A
+// parameter's lives in parameter.grad and stays; a slice's is part of its parent's; any other is freed when the op that made
+// the value has run its backward.
+class Gradient {
+ public:
+  Gradient() = default;
+
+  bool wanted() const { return slot_ != nullptr; }
+  bool written() const;          // some consumer has written
+  const Tensor& tensor() const;  // zeroed on first use
+  // To be overwritten (true: nothing there yet, write with beta = 0) or added to (false: beta = 1).
+  std::pair<Tensor, bool> for_gemm() const;
+
+ private:
+  friend class Var;
+  friend class Tape;
+  struct Slot {
+    Shape shape;
+    Dtype dtype = Dtype::f32;
+    Tensor tensor;
+    bool written = false;
+    Parameter* parameter = nullptr;
+    std::shared_ptr<Slot> parent;  // rows [begin, begin + shape[0]) of it
+    std::int64_t begin = 0;
+  };
+  explicit Gradient(std::shared_ptr<Slot> slot) : slot_(std::move(slot)) {}
+  static const Tensor& touch(Slot& slot);
+  std::shared_ptr<Slot> slot_;
+};
+
+// A value on the tape. Copies share the value and the gradient.
 class Var {
  public:
   Var() = default;
   Var(Tensor value, bool wants_grad);
+  Var rows_slice(std::int64_t begin, std::int64_t count) const;  // of the first dimension; shares value and gradient
 
-  bool defined() const { return node_ != nullptr; }
-  const Tensor& value() const { return node_->value; }
-  const Shape& shape() const { return node_->value.shape(); }
-  Dtype dtype() const { return node_->value.dtype(); }
-  bool wants_grad() const { return node_ != nullptr && node_->wants_grad; }
+  bool defined() const { return value_.defined(); }
+  const Tensor& value() const { return value_; }
+  const Shape& shape() const { return value_.shape(); }
+  Dtype dtype() const { return value_.dtype(); }
+  bool wants_grad() const { return gradient_.wanted(); }
 
-  bool has_grad() const;       // some consumer has written
-  const Tensor& grad() const;  // zeroed on first use
-  // Gradient storage to be overwritten (true: nothing there yet, write with beta = 0) or added to (false: beta = 1).
-  std::pair<Tensor, bool> grad_for_gemm() const;
+  const Gradient& gradient() const { return gradient_; }
+  bool has_grad() const { return gradient_.written(); }
+  const Tensor& grad() const { return gradient_.tensor(); }  // zeroed on first use
+  std::pair<Tensor, bool> grad_for_gemm() const { return gradient_.for_gemm(); }
 
  private:
   friend class Tape;
-  struct Node {
-    Tensor value;
-    Tensor grad;
-    Parameter* parameter = nullptr;  // gradient lives in parameter->grad
-    bool wants_grad = false;
-    bool grad_written = false;
-  };
-  std::shared_ptr<Node> node_;
+  Tensor value_;
+  Gradient gradient_;
 };
 
 // One forward pass. Not thread-safe; one per step.
 class Tape {
  public:
   // record = false: no_grad, nothing is kept. compute: input type of the GEMMs that allow it (never the head's).
-  explicit Tape(bool record = true, ops::Compute compute = ops::Compute::f32);
+  explicit Tape(bool record = true, ops::Compute compute = ops::Compute::f32) : record_(record), compute_(compute) {}
+  Tape(const Tape&) = delete;  // the closures point to it
+  Tape& operator=(const Tape&) = delete;
 
   // The column used for f32 values (default: ops::cpu_table()). f64 values always run on the reference column.
   void use(const ops::OpTable<float>& table) { table_ = &table; }
   template <class T>
-  const ops::OpTable<T>& table() const;
+  const ops::OpTable<T>& table() const {
+    if constexpr (std::is_same_v<T, double>) {
+      return ops::reference_table<double>();
+    } else {
+      return table_ != nullptr ? *table_ : ops::cpu_table();
+    }
+  }
   ops::Compute compute() const { return compute_; }
   bool recording() const { return record_; }
 
@@ -66,16 +101,20 @@ class Tape {
 
   // Appends a backward closure; it runs once, then is destroyed (dropping what it saved). Ignored when not recording.
   void push(std::function<void()> backward);
+  // The same for the op that made `output`: called with its gradient when some consumer has written one; that gradient is
+  // then freed. The tape keeps the gradient's place only, not output's value.
+  void push(const Var& output, std::function<void(const Tensor& dy)> backward);
 
-  // d loss / d everything for a scalar loss; scale = the gradient's start value. Leaves the tape empty.
+  // d loss / d everything for a scalar loss; scale = the gradient's start value. Leaves the tape empty, also when
+  // an op throws.
   void backward(const Var& loss, double scale = 1.0);
 
  private:
   bool record_;
   ops::Compute compute_;
-  const ops::OpTable<float>* table_;
+  const ops::OpTable<float>* table_ = nullptr;
   std::vector<std::function<void()>> backward_;
-  std::vector<std::pair<Parameter*, Var>> parameters_;
+  std::unordered_map<const Parameter*, Var> parameters_;
 };
 
 }  // namespace dormouse::autograd

@@ -1,0 +1,104 @@
+#include "autograd/tape.h"
+
+#include "base/error.h"
+
+namespace dormouse::autograd {
+
+bool Gradient::written() const {
+  const Slot* slot = slot_.get();
+  while (slot != nullptr && slot->parent != nullptr) slot = slot->parent.get();
+  return slot != nullptr && slot->written;
+}
+
+const Tensor& Gradient::touch(Slot& slot) {
+  if (slot.parent != nullptr) {
+    slot.tensor = touch(*slot.parent).rows_slice(slot.begin, slot.shape[0]);
+    return slot.tensor;
+  }
+  if (slot.parameter != nullptr) {
+    Tensor& grad = slot.parameter->grad;
+    if (!grad.defined()) grad = Tensor::zeros(slot.shape, slot.dtype);
+    if (grad.shape() != slot.shape || grad.dtype() != slot.dtype) {
+      throw base::Error("the gradient of " + base::escape(slot.parameter->name) + " is " + grad.shape().text() + " " +
+                        name_of(grad.dtype()) + ", its value " + slot.shape.text() + " " + name_of(slot.dtype) + "; drop the old gradient");
+    }
+    slot.written = true;
+    return grad;
+  }
+  if (!slot.written) slot.tensor = Tensor::zeros(slot.shape, slot.dtype);
+  slot.written = true;
+  return slot.tensor;
+}
+
+const Tensor& Gradient::tensor() const {
+  if (slot_ == nullptr) throw base::Error("a gradient was asked of a value that wants none");
+  return touch(*slot_);
+}
+
+std::pair<Tensor, bool> Gradient::for_gemm() const {
+  if (slot_ == nullptr || slot_->written || slot_->parent != nullptr || slot_->parameter != nullptr) return {tensor(), false};
+  slot_->tensor = Tensor::empty(slot_->shape, slot_->dtype);
+  slot_->written = true;
+  return {slot_->tensor, true};
+}
+
+Var::Var(Tensor value, bool wants_grad) : value_(std::move(value)) {
+  if (!wants_grad) return;
+  auto slot = std::make_shared<Gradient::Slot>();
+  slot->shape = value_.shape();
+  slot->dtype = value_.dtype();
+  gradient_ = Gradient(std::move(slot));
+}
+
+Var Var::rows_slice(std::int64_t begin, std::int64_t count) const {
+  Var slice(value_.rows_slice(begin, count), wants_grad());
+  if (wants_grad()) {
+    slice.gradient_.slot_->parent = gradient_.slot_;
+    slice.gradient_.slot_->begin = begin;
+  }
+  return slice;
+}
+
+Var Tape::parameter(Parameter& parameter) {
+  const auto found = parameters_.find(&parameter);
+  if (found != parameters_.end()) return found->second;
+  if (!parameter.value.defined()) throw base::Error("parameter " + base::escape(parameter.name) + " has no value");
+  Var var(parameter.value, record_);
+  if (record_) var.gradient_.slot_->parameter = &parameter;
+  parameters_.emplace(&parameter, var);
+  return var;
+}
+
+void Tape::push(std::function<void()> backward) {
+  if (record_) backward_.push_back(std::move(backward));
+}
+
+void Tape::push(const Var& output, std::function<void(const Tensor& dy)> backward) {
+  if (!record_ || !output.wants_grad()) return;
+  backward_.emplace_back([slot = output.gradient_.slot_, run = std::move(backward)] {
+    if (!slot->written) return;
+    run(slot->tensor);
+    slot->tensor = Tensor();
+    slot->written = false;
+  });
+}
+
+void Tape::backward(const Var& loss, double scale) {
+  if (!loss.wants_grad()) throw base::Error("backward from a value that depends on no parameter of this tape");
+  if (loss.value().size() != 1) throw base::Error("backward starts from one number, not from " + loss.shape().text());
+  std::vector<std::function<void()>> closures = std::move(backward_);
+  backward_.clear();
+  parameters_.clear();
+  const Tensor& start = loss.grad();
+  if (loss.dtype() == Dtype::f64) {
+    *start.data<double>() = scale;
+  } else {
+    *start.data<float>() = static_cast<float>(scale);
+  }
+  while (!closures.empty()) {
+    closures.back()();
+    closures.pop_back();
+  }
+}
+
+}  // namespace dormouse::autograd
