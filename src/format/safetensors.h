@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "tensor/tensor.h"
 
 namespace dormouse::format {
@@ -18,13 +20,14 @@ struct NamedTensor {
   tensor::Tensor value;  // f32, f64, bf16, u8, u32; contiguous
 };
 
-// Writes atomically (temp, fsync, rename, fsync of the directory). Metadata gains "crc32": "name=8hex;..." of every tensor's bytes.
+// Writes atomically (temp, fsync, rename, fsync of the directory), widest dtype first, then by name. Metadata gains "crc32":
+// "name=8hex;..." of every tensor's bytes, and "crc32_header": the CRC of the header's own bytes with these 8 digits as '0'.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        std::map<std::string, std::string> metadata);
 
 // A strict reader: sizes against the real file before any allocation, no holes, no overlaps, no duplicates, known dtypes only,
-// CRCs verified when the metadata has them. Every refusal is a base::Error of one line that says what the file is (text, gzip,
-// GGUF, .dmexp, truncated ...) and what to do.
+// CRCs verified when the metadata has them (both kinds or neither: one alone is damage). Every refusal is a base::Error of one line that
+// says what the file is (text, gzip, GGUF, .dmexp, truncated ...) and what to do.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -40,9 +43,11 @@ class SafetensorsFile {
   const Entry* find(const std::string& name) const;
 
  private:
+  void take_checksums(std::string header);
   std::filesystem::path path_;
-  std::vector<Entry> entries_;
-  std::map<std::string, std::string> metadata_;
+  std::shared_ptr<const base::File> file_;       // stays open: a checkpoint renamed over `path` meanwhile does not mix in
+  std::vector<Entry> entries_;                   // in the order of their bytes
+  std::map<std::string, std::string> metadata_;  // without the two CRC keys
   std::map<std::string, std::uint32_t> crc_;
 };
 

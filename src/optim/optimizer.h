@@ -67,10 +67,17 @@ class Optimizer {
     Group group;
     double multiplier;
     double weight_decay;
-    Tensor momentum;  // muon, qk
-    Tensor m, v;      // table, rest
-    Tensor count;     // table: u32 per row
+    Tensor momentum = {};   // muon, qk
+    Tensor m = {}, v = {};  // table, rest
+    Tensor count = {};      // table: u32 per row
   };
+  double gradient_squares(const Slot& slot, const std::vector<std::uint32_t>* touched_rows) const;
+  std::int64_t step_muon(Slot& slot, double lr);  // number of zero-gradient matrices
+  bool step_matrix(const Slot& slot, double lr, const Tensor& value, const Tensor& grad, const Tensor& momentum) const;
+  void step_table(Slot& slot, double lr, const std::vector<std::uint32_t>* touched_rows);
+  void step_rest(Slot& slot, double lr, double grad_scale);
+  void adam(Slot& slot, std::int64_t begin, std::int64_t n, double lr, std::uint32_t t, double grad_scale) const;
+
   std::vector<Slot> slots_;
   OptimizerConfig config_;
   const ops::OpTable<float>* table_;
