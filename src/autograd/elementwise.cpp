@@ -13,7 +13,8 @@ Var gather(Tape& tape, const Tensor& index_u32, const Var& table) {
   require(table.defined() && table.value().rank() == 2 && index_u32.dtype() == Dtype::u32, "gather", {&index_u32, &table.value()});
   const std::int64_t rows = index_u32.size();
   const std::int64_t d = table.value().cols();
-  Tensor y = Tensor::empty({rows, d}, table.dtype());
+  const std::int64_t per_row = index_u32.rank() == 2 ? index_u32.cols() : 1;
+  Tensor y = Tensor::empty({index_u32.dim(0), per_row * d}, table.dtype());
   const std::uint32_t* index = ptr<std::uint32_t>(index_u32);
   for (std::int64_t i = 0; i < rows; ++i) {
     if (index[i] >= table.shape()[0]) {
@@ -21,9 +22,9 @@ Var gather(Tape& tape, const Tensor& index_u32, const Var& table) {
     }
   }
   with_table(tape, y.dtype(), [&]<class T>(const ops::OpTable<T>& t) { t.gather(rows, d, index, ptr<T>(table), ptr<T>(y)); });
-  return result(tape, std::move(y), table.wants_grad(), [&tape, index_u32, dtable = table.gradient()](const Tensor& dy) {
+  return result(tape, std::move(y), table.wants_grad(), [&tape, index_u32, d, dtable = table.gradient()](const Tensor& dy) {
     with_table(tape, dy.dtype(), [&]<class T>(const ops::OpTable<T>& t) {
-      t.gather_backward(dy.rows(), dy.cols(), ptr<std::uint32_t>(index_u32), ptr<T>(dy), grad_ptr<T>(dtable));
+      t.gather_backward(index_u32.size(), d, ptr<std::uint32_t>(index_u32), ptr<T>(dy), grad_ptr<T>(dtable));
     });
   });
 }

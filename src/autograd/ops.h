@@ -23,7 +23,7 @@ Var matmul_add(Tape& tape, const Var& base, const Var& x, const Var& w, Precisio
 // iteration_embedding).
 Var slice_rows(Tape& tape, const Var& x, std::int64_t begin, std::int64_t count);
 
-Var gather(Tape& tape, const Tensor& index_u32, const Var& table);  // index [N] -> [N,d]
+Var gather(Tape& tape, const Tensor& index_u32, const Var& table);  // index [N] -> [N,d]; [N,m] -> [N,m*d]
 Var add_row(Tape& tape, const Var& x, const Var& row);              // row [d] or [1,d]
 Var rms_norm(Tape& tape, const Var& x, const Var& gain, double eps);
 Var silu(Tape& tape, const Var& x);
