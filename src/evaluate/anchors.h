@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,13 +28,16 @@ class KneserNey {
 
  private:
   struct Impl;
-  Impl* impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 struct AnchorOptions {
   int max_order = 8;
   bool compressors = true;
+  // Conditional sizes compress at most the last so many bytes of the fit before the text; the note says so.
+  std::uint64_t compressor_fit_limit = 8ULL << 20;
 };
+// Empty text: base::Error.
 std::vector<Anchor> anchors(std::span<const std::uint8_t> fit, std::span<const std::uint8_t> text, const AnchorOptions& options = {});
 
 // The best Kneser-Ney row of `anchors`, if any.
