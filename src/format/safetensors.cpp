@@ -65,7 +65,7 @@ std::optional<std::uint32_t> parse_crc(std::string_view digits) {
 
 // Writing ------------------------------------------------------------------------------------------------------------------
 
-std::string quoted(const std::string& text) {
+std::string json_string(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
@@ -99,17 +99,17 @@ std::vector<NamedTensor> in_file_order(const std::filesystem::path& path, const 
 std::string header_text(const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
   std::string crcs;
   for (const NamedTensor& t : tensors) crcs += fmt::format("{}={:08x};", t.name, base::crc32(bytes_of(t.value)));
-  std::string out = fmt::format(R"({{"__metadata__":{{{}{}","{}":{})", kHeaderCrcText, kNoDigits, kCrcKey, quoted(crcs));
+  std::string out = fmt::format(R"({{"__metadata__":{{{}{}","{}":{})", kHeaderCrcText, kNoDigits, kCrcKey, json_string(crcs));
   for (const auto& [key, value] : metadata) {
     if (key == kCrcKey || key == kHeaderCrcKey) throw base::Error(fmt::format("the metadata key {} belongs to the file writer", key));
-    out += fmt::format(",{}:{}", quoted(key), quoted(value));
+    out += fmt::format(",{}:{}", json_string(key), json_string(value));
   }
   out += "}";
   std::uint64_t offset = 0;
   for (const NamedTensor& t : tensors) {
     const std::uint64_t end = offset + bytes_of(t.value).size();
-    out += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", quoted(t.name), kDtypes[place_of(t.value.dtype())].name,
-                       t.value.shape().text(), offset, end);
+    out += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", json_string(t.name),
+                       kDtypes[place_of(t.value.dtype())].name, t.value.shape().text(), offset, end);
     offset = end;
   }
   out += "}";
