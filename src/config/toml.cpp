@@ -49,10 +49,12 @@ void check_key_depth(std::string_view text, std::string_view where) {
       const std::size_t width = multiline ? 3 : 1;
       at += width;
       while (at < text.size() && text.substr(at, width) != fence.substr(0, width)) {
-        if (text[at] == '\n' && !multiline) break;
-        if (text[at] == '\n') ++line;
-        if (text[at] == '\\' && c == '"') ++at;
-        if (at < text.size() && text[at] == '\n' && text[at - 1] == '\\') ++line;
+        if (text[at] == '\\' && c == '"') {
+          ++at;  // whatever follows is escaped
+        } else if (text[at] == '\n' && !multiline) {
+          break;
+        }
+        if (at < text.size() && text[at] == '\n') ++line;
         ++at;
       }
       at += width - 1;
@@ -162,7 +164,7 @@ std::int64_t parse_whole(const Field& field, std::string_view text, std::string_
   }
 }
 
-std::string quoted(std::string_view text) {
+std::string toml_string(std::string_view text) {
   std::string out = "\"";
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = base::utf8_length(text, at);
@@ -228,7 +230,7 @@ std::string to_toml(const Value& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* whole = std::get_if<std::int64_t>(&value)) return std::to_string(*whole);
   if (const auto* real = std::get_if<double>(&value)) return real_text(*real);
-  if (const auto* text = std::get_if<std::string>(&value)) return quoted(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return toml_string(*text);
   std::string list;
   for (const std::int64_t number : std::get<std::vector<std::int64_t>>(value)) {
     if (!list.empty()) list += ", ";

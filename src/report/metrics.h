@@ -1,0 +1,38 @@
+// Every logged number of a run as one JSON object per line (metrics.jsonl).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/file.h"
+
+namespace dormouse::report {
+
+using MetricValue = std::variant<std::int64_t, double, std::string, bool>;
+using Metric = std::pair<std::string, MetricValue>;
+
+// {"step":3,"ce":1.25}: keys in the given order, doubles in the shortest form that reads back exactly, NaN and infinities
+// as null, invalid UTF-8 as U+FFFD. No newline.
+std::string to_json(std::span<const Metric> metrics);
+
+// Appends to a file; each object is one write, so a reader sees whole lines. A last line without its newline, left by a
+// kill, is cut off when the file is opened again.
+class MetricsWriter {
+ public:
+  explicit MetricsWriter(const std::filesystem::path& path);
+  void write(std::initializer_list<Metric> metrics);
+  void write(const std::vector<Metric>& metrics);
+  void sync() { file_.sync(); }
+
+ private:
+  void write_line(std::span<const Metric> metrics);
+  base::File file_;
+};
+
+}  // namespace dormouse::report
