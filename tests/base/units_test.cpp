@@ -1,0 +1,105 @@
+#include "base/units.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "base/error.h"
+
+namespace dormouse::base {
+namespace {
+
+TEST(Units, CountsTakeDecimalAndBinarySuffixes) {
+  EXPECT_EQ(parse_count("8", "--batch"), 8);
+  EXPECT_EQ(parse_count("0", "--batch"), 0);
+  EXPECT_EQ(parse_count("2K", "--batch"), 2000);
+  EXPECT_EQ(parse_count("3M", "--batch"), 3000000);
+  EXPECT_EQ(parse_count("1G", "--batch"), 1000000000);
+  EXPECT_EQ(parse_count("64Ki", "--batch"), 65536);
+  EXPECT_EQ(parse_count("1Mi", "--batch"), 1048576);
+  EXPECT_EQ(parse_count("2Gi", "--batch"), 2147483648LL);
+  EXPECT_EQ(parse_count("9223372036854775807", "--batch"), INT64_MAX);
+}
+
+TEST(Units, OtherCountsAreUsageErrors) {
+  for (const char* bad : {"", "-1", "+1", " 1", "1 ", "1.5", "1.5K", "1k", "1KB", "Ki", "K", "0x10", "1e3", "nan", "9223372036854775808",
+                          "9223372036854775807K", "18446744073709551616"}) {
+    EXPECT_THROW(parse_count(bad, "--batch"), UsageError) << bad;
+  }
+}
+
+TEST(Units, ACountAboveItsLimitNamesTheLimit) {
+  EXPECT_EQ(parse_count("4096", "--batch", 4096), 4096);
+  try {
+    parse_count("5K", "--batch", 4096);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "--batch: \"5K\" is not a whole number from 0 to 4096; write it as 8, 2K or 64Ki");
+  }
+}
+
+TEST(Units, BadValuesAreEscapedInTheMessage) {
+  try {
+    parse_count("\x1b[2J\n", "--batch");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("\"\\x1b[2J\\n\""), std::string::npos) << error.what();
+  }
+}
+
+TEST(Units, DurationsTakeSecondsMinutesAndHours) {
+  EXPECT_DOUBLE_EQ(parse_duration("90", "--time-limit"), 90);
+  EXPECT_DOUBLE_EQ(parse_duration("90s", "--time-limit"), 90);
+  EXPECT_DOUBLE_EQ(parse_duration("10m", "--time-limit"), 600);
+  EXPECT_DOUBLE_EQ(parse_duration("1.5h", "--time-limit"), 5400);
+  for (const char* bad : {"", "s", "0", "0h", "-5m", "1d", "1h30m", "1e300h", "inf", "nan", "1ms", " 1s", "5 m"}) {
+    EXPECT_THROW(parse_duration(bad, "--time-limit"), UsageError) << bad;
+  }
+}
+
+TEST(Units, NumbersMustBeFiniteAndWhole) {
+  EXPECT_DOUBLE_EQ(parse_number("-2.5e-4", "--lr"), -2.5e-4);
+  for (const char* bad : {"", "inf", "nan", "1e999", "1x", " 1", "0x1p3", "--1"})
+    EXPECT_THROW(parse_number(bad, "--lr"), UsageError) << bad;
+}
+
+TEST(Units, BytesForPeople) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(999), "999 B");
+  EXPECT_EQ(human_bytes(1000), "1.0 kB");
+  EXPECT_EQ(human_bytes(3140000), "3.1 MB");
+  EXPECT_EQ(human_bytes(104000000), "104 MB");
+  EXPECT_EQ(human_bytes(999949), "1.0 MB");
+  EXPECT_EQ(human_bytes(99960), "100 kB");
+  EXPECT_EQ(human_bytes(UINT64_MAX), "18.4 EB");
+}
+
+TEST(Units, CountsForPeople) {
+  EXPECT_EQ(human_count(0), "0");
+  EXPECT_EQ(human_count(999), "999");
+  EXPECT_EQ(human_count(1204), "1,204");
+  EXPECT_EQ(human_count(1234567), "1,234,567");
+}
+
+TEST(Units, DurationsForPeople) {
+  EXPECT_EQ(human_duration(0), "0s");
+  EXPECT_EQ(human_duration(7.4), "7s");
+  EXPECT_EQ(human_duration(59.6), "1m 00s");
+  EXPECT_EQ(human_duration(250), "4m 10s");
+  EXPECT_EQ(human_duration(3720), "1h 02m");
+  EXPECT_EQ(human_duration(1.0 / 0.0), "?");
+}
+
+TEST(Units, NearestFindsTyposAndNothingFarAway) {
+  constexpr std::array<std::string_view, 4> kWords = {"d_model", "depth", "heads", "--steps"};
+  EXPECT_EQ(nearest("d_modle", kWords.data(), kWords.size()), "d_model");
+  EXPECT_EQ(nearest("dept", kWords.data(), kWords.size()), "depth");
+  EXPECT_EQ(nearest("--step", kWords.data(), kWords.size()), "--steps");
+  EXPECT_EQ(nearest("temperature", kWords.data(), kWords.size()), "");
+  EXPECT_EQ(nearest("x", kWords.data(), kWords.size()), "");
+  EXPECT_EQ(nearest("", kWords.data(), kWords.size()), "");
+  EXPECT_EQ(nearest(std::string(1000000, 'a'), kWords.data(), kWords.size()), "");
+}
+
+}  // namespace
+}  // namespace dormouse::base
