@@ -1,0 +1,90 @@
+// How kernels are split over threads: always by index, so a result never depends on which thread was faster.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace dormouse::ops::cpu {
+
+// Below this many elements a kernel stays on the calling thread: a fork costs as much as the work.
+inline constexpr std::int64_t kSerialElements = 16384;
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+
+inline int team_size() { return omp_in_parallel() != 0 ? 1 : omp_get_max_threads(); }
+
+// body(begin, end) over [0, n), one contiguous range per thread, cut at multiples of `grain`; `elements` is the size of the
+// whole work. For kernels whose elements or rows do not meet.
+template <class Body>
+void for_ranges(std::int64_t n, std::int64_t grain, std::int64_t elements, const Body& body) {
+  if (n <= 0) return;
+  const std::int64_t pieces = ceil_div(n, grain);
+  const int threads = static_cast<int>(std::min<std::int64_t>(team_size(), pieces));
+  if (threads == 1 || elements < kSerialElements) {
+    body(std::int64_t{0}, n);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  {
+    const std::int64_t id = omp_get_thread_num();
+    const std::int64_t team = omp_get_num_threads();
+    const std::int64_t begin = pieces * id / team * grain;
+    const std::int64_t end = std::min(n, pieces * (id + 1) / team * grain);
+    if (begin < end) body(begin, end);
+  }
+}
+
+// Fixed blocks of rows for reductions over rows: the cut depends on `rows` alone, so sums of per-block partial results, added
+// in block order, have the same bits for every thread count.
+struct RowBlocks {
+  std::int64_t rows = 0, size = 0, count = 0;
+  explicit RowBlocks(std::int64_t rows_in, std::int64_t most = 64, std::int64_t least_rows = 32) : rows(rows_in) {
+    size = std::max(least_rows, round_up(ceil_div(rows, most), 8));
+    count = ceil_div(rows, size);
+  }
+};
+
+// body(block, begin, end)
+template <class Body>
+void for_blocks(const RowBlocks& blocks, std::int64_t elements, const Body& body) {
+  const int threads = static_cast<int>(std::min<std::int64_t>(team_size(), blocks.count));
+  const auto run = [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) body(i, i * blocks.size, std::min(blocks.rows, (i + 1) * blocks.size));
+  };
+  if (threads <= 1 || elements < kSerialElements) {
+    run(0, blocks.count);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  {
+    const std::int64_t id = omp_get_thread_num();
+    const std::int64_t team = omp_get_num_threads();
+    run(blocks.count * id / team, blocks.count * (id + 1) / team);
+  }
+}
+
+// Per-thread, 64-byte-aligned, uninitialised scratch that grows and stays. Each use has its own slot, so that one kernel's
+// buffers do not meet; valid until the same thread asks for the same slot again.
+enum class Slot : std::uint8_t { partials, pack_a, pack_b, tile, tile_pack, convert_a, convert_b, onednn, count };
+void* scratch_bytes(Slot slot, std::size_t bytes);
+inline float* scratch(Slot slot, std::int64_t floats) {
+  return static_cast<float*>(scratch_bytes(slot, static_cast<std::size_t>(floats) * sizeof(float)));
+}
+
+// Partial column sums: zeroed rows of `width` floats, one per block; `add_to` adds their sum in block order, out[j] += sum.
+class Partials {
+ public:
+  Partials(const RowBlocks& blocks, std::int64_t width);
+  float* row(std::int64_t block) const { return data_ + block * stride_; }
+  void add_to(std::int64_t offset, std::int64_t count, float* out) const;  // out null: nothing
+
+ private:
+  std::int64_t blocks_ = 0, stride_ = 0;
+  float* data_ = nullptr;
+};
+
+}  // namespace dormouse::ops::cpu
