@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
+
 namespace dormouse::format {
 
 namespace {
@@ -31,19 +33,26 @@ constexpr std::array kMagics{
           "is a program; give a safetensors file"sv},
 };
 
-bool is_text_byte(std::uint8_t byte) { return byte >= 0x20 ? byte != 0x7f : byte == '\n' || byte == '\r' || byte == '\t' || byte == '\f'; }
+bool is_control(char c) {
+  const auto byte = static_cast<std::uint8_t>(c);
+  return byte == 0x7f || (byte < 0x20 && c != '\n' && c != '\r' && c != '\t' && c != '\f');
+}
+
+// UTF-8 without control bytes; the last character may be cut.
+bool is_text(std::string_view text) {
+  if (text.empty() || std::any_of(text.begin(), text.end(), is_control)) return false;
+  std::size_t at = 0;
+  while (const std::size_t length = at < text.size() ? base::utf8_length(text, at) : 0) at += length;
+  return at > 0 && text.size() - at < 4;
+}
 
 }  // namespace
 
 std::string_view recognised(std::span<const std::uint8_t> head) {
-  for (const Magic& magic : kMagics) {
-    const bool same =
-        head.size() >= magic.bytes.size() && std::equal(magic.bytes.begin(), magic.bytes.end(), head.begin(),
-                                                        [](char a, std::uint8_t b) { return static_cast<std::uint8_t>(a) == b; });
-    if (same) return magic.sentence;
-  }
-  if (!head.empty() && std::all_of(head.begin(), head.end(), is_text_byte))
-    return "is a text file, not a model; give a run directory or a checkpoint.safetensors";
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  for (const Magic& magic : kMagics)
+    if (text.starts_with(magic.bytes)) return magic.sentence;
+  if (is_text(text)) return "is a text file, not a model; give a run directory or a checkpoint.safetensors";
   return {};
 }
 

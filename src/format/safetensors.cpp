@@ -146,11 +146,9 @@ std::string read_header(const std::filesystem::path& path, const base::File& fil
   }
   if (size < kLengthBytes) refuse(path, fmt::format("is too short for a safetensors file ({} bytes); copy it again", size));
   if (!plausible)
-    refuse(path, fmt::format("is not a safetensors file (its first 8 bytes say a header of {} bytes); give a run directory or a "
-                             "checkpoint.safetensors",
-                             length));
+    refuse(path, "is not a safetensors file (no JSON header at its beginning); give a run directory or a checkpoint.safetensors");
   if (length > size - kLengthBytes)
-    refuse(path, fmt::format("is cut short: {} bytes of at least {} (its header is incomplete); copy it again or use an earlier save", size,
+    refuse(path, fmt::format("is cut short: {} of at least {} bytes (its header is incomplete); copy it again or use an earlier save", size,
                              kLengthBytes + length));
   std::string text(static_cast<std::size_t>(length), '\0');
   file.read_exactly_at(kLengthBytes, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
