@@ -1,0 +1,167 @@
+// Forward and step form of the gated delta recurrence. The plan of a chunk: kda-inl.h.
+#include "ops/cpu/kda.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/kda.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "ops/cpu/kda-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dormouse::ops::cpu {
+namespace HWY_NAMESPACE {
+
+// All chunks of one unit, first to last. Returns the number of pairwise chunks.
+std::size_t forward_unit(const KdaUnit& u, const KdaForward& io, float* scratch) {
+  const D d;
+  const std::size_t hd = u.hd, ld = u.ld, r = kKdaRows * ld, pairs = kKdaRows * kKdaRows;
+  KdaCarver carve(scratch);
+  float *s = carve.take(ld * ld), *q = carve.take(r), *k = carve.take(r), *v = carve.take(r), *g = carve.take(r);
+  float *beta = carve.take(kKdaRows), *reads = carve.take(2 * r), *fresh = carve.take(r);
+  const Decays e{carve.take(r), carve.take(r), carve.take(r), carve.take(r), carve.take(ld)};
+  Factors f{};
+  f.hat = carve.take(2 * r);
+  f.k_end = carve.take(r);
+  f.mid = carve.take(2 * r);
+  f.k_mid = carve.take(r);
+  f.k_mid_t = carve.take(r);
+  f.p = carve.take(2 * pairs);
+  f.l = f.p + pairs;
+  f.lower = carve.take(pairs);
+  f.minus_lower = carve.take(pairs);
+
+  std::size_t pairwise = 0;
+  load_state(hd, ld, io.state0 == nullptr ? nullptr : io.state0 + u.state, s);
+  for (std::size_t chunk = 0; chunk < u.chunks; ++chunk) {
+    const std::size_t n = u.rows_of(chunk), x = u.x + chunk * kKdaRows * u.row;
+    load_rows(n, hd, ld, io.q + x, u.row, u.scale, q);
+    load_rows(n, hd, ld, io.k + x, u.row, 1, k);
+    load_rows(n, hd, ld, io.v + x, u.row, 1, v);
+    load_rows(n, hd, ld, io.g + x, u.row, 1, g);
+    load_beta(n, io.beta + u.beta + chunk * kKdaRows * u.beta_row, u.beta_row, beta);
+    if (io.chunk_states != nullptr) store_rows<false>(hd, hd, s, ld, io.chunk_states + u.chunk_state + chunk * hd * hd, hd);
+    if (!chunk_factors(ld, q, k, g, beta, e, f)) ++pairwise;
+
+    gemm(2 * kKdaRows, ld, ld, f.hat, ld, 1, s, ld, reads, ld);  // q^ S, k^ S
+    for (std::size_t i = 0; i < kKdaRows; ++i) {
+      const V b = hn::Set(d, beta[i]);
+      for (std::size_t c = i * ld; c < (i + 1) * ld; c += kLanes)
+        hn::Store(hn::Mul(b, hn::Sub(hn::Load(d, v + c), hn::Load(d, reads + r + c))), d, fresh + c);
+    }
+    solve<false>(ld, f.lower, f.minus_lower, fresh);
+    gemm<Init::add>(8, ld, 8, f.p, kKdaRows, 1, fresh, ld, reads, ld);
+    gemm<Init::add>(8, ld, kKdaRows, f.p + 8 * kKdaRows, kKdaRows, 1, fresh, ld, reads + 8 * ld, ld);
+    store_rows<false>(n, hd, reads, ld, io.o + x, u.row);
+    if (chunk + 1 < u.chunks || io.state != nullptr) gemm<Init::scaled>(ld, ld, kKdaRows, f.k_end, 1, ld, fresh, ld, s, ld, e.total);
+  }
+  if (io.state != nullptr) store_rows<false>(hd, hd, s, ld, io.state + u.state, hd);
+  return pairwise;
+}
+
+namespace {
+
+// Value columns [col, col + lanes) of one step. decay [hd] = exp(g); q, k scaled and plain.
+template <class Tag>
+HWY_INLINE void step_columns(Tag tag, std::size_t hd, const float* q, const float* k, const float* decay, float qk, const float* v,
+                             float beta, float* state, float* o) {
+  auto read_k = hn::Zero(tag), read_q = hn::Zero(tag);
+  for (std::size_t d = 0; d < hd; ++d) {
+    const auto s = hn::Mul(hn::Set(tag, decay[d]), hn::LoadU(tag, state + d * hd));
+    read_k = hn::MulAdd(hn::Set(tag, k[d]), s, read_k);
+    read_q = hn::MulAdd(hn::Set(tag, q[d]), s, read_q);
+  }
+  const auto u = hn::Mul(hn::Set(tag, beta), hn::Sub(hn::LoadU(tag, v), read_k));
+  for (std::size_t d = 0; d < hd; ++d) {
+    const auto s = hn::Mul(hn::Set(tag, decay[d]), hn::LoadU(tag, state + d * hd));
+    hn::StoreU(hn::MulAdd(hn::Set(tag, k[d]), u, s), tag, state + d * hd);
+  }
+  hn::StoreU(hn::MulAdd(hn::Set(tag, qk), u, read_q), tag, o);
+}
+
+}  // namespace
+
+// One position of one unit: o = q (S- + k u^T) = q S- + (q.k) u with S- the decayed state.
+std::size_t step_unit(const KdaUnit& u, const KdaForward& io, float* scratch) {
+  const D d;
+  const std::size_t hd = u.hd, ld = u.ld;
+  KdaCarver carve(scratch);
+  float *q = carve.take(ld), *k = carve.take(ld), *decay = carve.take(ld);
+  V sum = hn::Zero(d);
+  for (std::size_t c = 0; c < ld; ++c) {
+    q[c] = c < hd ? u.scale * io.q[u.x + c] : 0;
+    k[c] = c < hd ? io.k[u.x + c] : 0;
+    decay[c] = c < hd ? io.g[u.x + c] : 0;
+  }
+  for (std::size_t c = 0; c < ld; c += kLanes) {
+    sum = hn::MulAdd(hn::Load(d, q + c), hn::Load(d, k + c), sum);
+    hn::Store(exp_nats(hn::Load(d, decay + c)), d, decay + c);
+  }
+  const float qk = hn::GetLane(hn::SumOfLanes(d, sum)), beta = io.beta[u.beta];
+  const float* v = io.v + u.x;
+  float *state = io.state + u.state, *o = io.o + u.x;
+  std::size_t c = 0;
+  for (; c + kLanes <= hd; c += kLanes) step_columns(d, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
+  if constexpr (kLanes > 4) {
+    const hn::CappedTag<float, 4> d4;
+    for (; c + 4 <= hd; c += 4) step_columns(d4, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
+  }
+  if constexpr (kLanes > 1) {
+    const hn::CappedTag<float, 1> d1;
+    for (; c < hd; ++c) step_columns(d1, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
+  }
+  return 0;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace dormouse::ops::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dormouse::ops::cpu {
+namespace {
+
+HWY_EXPORT(forward_unit);
+HWY_EXPORT(step_unit);
+
+using Unit = std::size_t (*)(const KdaUnit&, const KdaForward&, float*);
+
+void each_unit(const Kda& p, const KdaForward& io, Unit unit, std::size_t floats, bool parallel) {
+  const auto units = static_cast<std::int64_t>(kda_units(p));
+  if (units == 0) return;
+  bool out_of_memory = false;
+  std::uint64_t pairwise = 0;
+#pragma omp parallel for schedule(static) reduction(|| : out_of_memory) reduction(+ : pairwise) if (parallel)
+  for (std::int64_t i = 0; i < units; ++i) {
+    float* scratch = kda_scratch(floats);
+    if (scratch == nullptr) {
+      out_of_memory = true;
+    } else {
+      pairwise += unit(KdaUnit(p, static_cast<std::size_t>(i)), io, scratch);
+    }
+  }
+  if (out_of_memory) kda_out_of_memory(floats);
+  count_pairwise_chunks(pairwise);
+}
+
+std::size_t padded(const Kda& p) { return static_cast<std::size_t>((p.head_dim + 15) / 16 * 16); }
+
+}  // namespace
+
+void kda(const Kda& p, const float* q, const float* k, const float* v, const float* g, const float* beta, const float* state0, float* o,
+         float* state, float* chunk_states) {
+  const std::size_t ld = padded(p), floats = ld * ld + 20 * kKdaRows * ld + 8 * kKdaRows * kKdaRows + 1024;
+  const KdaForward io{q, k, v, g, beta, state0, o, state, chunk_states};
+  each_unit(p, io, HWY_DYNAMIC_DISPATCH(forward_unit), floats, true);
+}
+
+void kda_step(const Kda& p, const float* q, const float* k, const float* v, const float* g, const float* beta, float* state, float* o) {
+  Kda one = p;
+  one.time = 1;
+  const KdaForward io{q, k, v, g, beta, state, o, state, nullptr};
+  const bool worth_threads = p.batch * p.heads * p.head_dim * p.head_dim > 100'000;  // 100 k state elements: some 20 us
+  each_unit(one, io, HWY_DYNAMIC_DISPATCH(step_unit), 4 * padded(p) + 256, worth_threads);
+}
+
+}  // namespace dormouse::ops::cpu
+#endif
