@@ -103,7 +103,7 @@ struct OpTable {
   void (*add_row)(std::int64_t rows, std::int64_t d, const T* x, const T* e, T* y);
   void (*add_row_backward)(std::int64_t rows, std::int64_t d, const T* dy, T* dx, T* de);
 
-  // y += alpha*x over n elements
+  // y += alpha*x over n elements (y may be x)
   void (*axpy)(std::int64_t n, T alpha, const T* x, T* y);
 
   void (*rms_norm)(const RmsNorm&, const T* x, const T* g, T* y, T* inv);
