@@ -1,0 +1,47 @@
+// The subcommands: each parses its own flags, calls one room, prints.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace CLI {
+class App;
+}
+
+namespace dormouse::cli {
+
+// What main runs after parsing: the chosen subcommand's work, returning the exit code.
+struct Context {
+  std::string command_line;
+  std::function<int()> action;
+};
+
+// Flags every command that computes understands.
+struct Machine {
+  std::string threads, compute, cpu;
+  bool json = false;
+
+  void add(CLI::App& command, bool with_compute = true);
+  void apply() const;  // CPU level, then threads
+  void apply_cpu_level() const;
+  ops::Compute compute_type() const;  // --compute, else bf16 where the CPU has it natively
+};
+
+void add_train(CLI::App& app, Context& context);
+void add_eval(CLI::App& app, Context& context);
+void add_logits(CLI::App& app, Context& context);
+void add_generate(CLI::App& app, Context& context);
+void add_anchors(CLI::App& app, Context& context);
+void add_info(CLI::App& app, Context& context);
+
+// The value of a count flag that must be at least `least`; base::UsageError naming it.
+std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least);
+
+void print(const std::string& text);  // stdout; a broken pipe ends the process quietly
+
+}  // namespace dormouse::cli

@@ -1,0 +1,104 @@
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "data/corpus.h"
+#include "evaluate/bpb.h"
+#include "network/dormouse/model_file.h"
+#include "report/metrics.h"
+#include "train/config.h"
+#include "train/run_data.h"
+
+namespace dormouse::cli {
+namespace {
+
+constexpr std::int64_t kDefaultBytes = 1 << 20;
+
+struct Flags {
+  std::string model, data, bytes, seq_len;
+  bool depths = false;
+  Machine machine;
+};
+
+struct Window {
+  std::vector<std::uint8_t> bytes;
+  std::string name;
+};
+
+Window read_window(const Flags& flags, std::int64_t limit) {
+  if (!flags.data.empty()) {
+    const auto corpus = data::find_corpus(flags.data);
+    Window window{data::read_corpus(corpus, static_cast<std::uint64_t>(limit)), base::escape(flags.data)};
+    if (window.bytes.size() < corpus.bytes) {
+      window.name = fmt::format("the first {} bytes of {}", base::human_count(window.bytes.size()), window.name);
+    }
+    return window;
+  }
+  const auto config_path = std::filesystem::path(flags.model) / "config.toml";
+  std::error_code ignored;
+  if (!std::filesystem::exists(config_path, ignored)) throw base::UsageError("what should it be scored on? give --data PATH");
+  const auto text = base::read_file(config_path, 16U << 20);
+  auto config = train::read_config(std::string(text.begin(), text.end()), config_path.string());
+  if (!flags.bytes.empty()) config.train.eval_bytes = limit;
+  auto data = train::open_data(config, flags.model);
+  train::bind_data(config, data, true, flags.model);
+  return {std::move(data.window), "the run's held-out text"};
+}
+
+int run(const Flags& flags) {
+  flags.machine.apply();
+  const std::int64_t limit = flags.bytes.empty() ? kDefaultBytes : count_flag(flags.bytes, "--bytes", 2);
+  auto model = network::load_model(flags.model);
+  const auto window = read_window(flags, limit);
+  evaluate::BpbOptions options;
+  options.row = flags.seq_len.empty() ? model.config.max_seq_len : base::parse_count(flags.seq_len, "--seq-len", 1 << 20);
+  if (options.row < 1) throw base::UsageError("--seq-len 0: must be at least 1");
+  options.compute = flags.machine.compute_type();
+  const auto result = evaluate::bits_per_byte(model.config, model.parameters, window.bytes, options);
+  std::vector<report::Metric> metrics = {{"bpb", result.bpb},       {"rec_bpb", result.rec_bpb}, {"bytes", result.bytes},
+                                         {"scored", result.scored}, {"row", options.row},        {"step", model.step}};
+  std::string text =
+      fmt::format("bpb {:.4f}  rec {:.4f}  over {} B of {} (rows of {} bytes, zero state each; step {})\n", result.bpb, result.rec_bpb,
+                  base::human_count(static_cast<std::uint64_t>(result.bytes)), window.name, options.row, model.step);
+  if (flags.depths) {
+    for (const auto& point : evaluate::depth_curve(model.config, model.parameters, window.bytes, options)) {
+      text += fmt::format("depth {:>3}  {:.4f}\n", point.depth, point.bpb);
+      metrics.emplace_back(fmt::format("bpb_depth_{}", point.depth), point.bpb);
+    }
+  }
+  // Decoding goes where training did not: rows four times as long, the state carried on.
+  evaluate::BpbOptions longer = options;
+  longer.row = 4 * options.row;
+  const auto far = evaluate::bits_per_byte(model.config, model.parameters, window.bytes, longer);
+  text += fmt::format("by position in rows of {} bytes:\n", longer.row);
+  for (const auto& bucket : evaluate::position_buckets(far)) {
+    text += fmt::format("  {:>6} .. {:<6} {:.4f}\n", bucket.begin, bucket.end - 1, bucket.bpb);
+    metrics.emplace_back(fmt::format("bpb_at_{}_{}", bucket.begin, bucket.end), bucket.bpb);
+  }
+  print(flags.machine.json ? report::to_json(metrics) + "\n" : text);
+  return 0;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Context& context) {
+  auto flags = std::make_shared<Flags>();
+  auto* command = app.add_subcommand("eval", "bits per byte of a model on a text");
+  command->add_option("model,-m,--model", flags->model, "run directory or checkpoint")->type_name("MODEL")->required();
+  command->add_option("--data", flags->data, "text to score (default for a run: its held-out text)")->type_name("PATH");
+  command->add_option("--bytes", flags->bytes, "score at most N bytes (default 1Mi)")->type_name("N");
+  command->add_option("--seq-len", flags->seq_len, "bytes per row (default: the model's longest)")->type_name("T");
+  command->add_flag("--depths", flags->depths, "also at every depth");
+  flags->machine.add(*command);
+  command->footer(
+      "Examples:\n  dormouse eval runs/a --data other.txt\n  dormouse eval runs/a/best.safetensors --data other.txt --depths --json");
+  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace dormouse::cli

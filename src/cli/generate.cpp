@@ -1,0 +1,174 @@
+#include <unistd.h>
+
+#include <memory>
+#include <random>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "decode/generate.h"
+#include "decode/printer.h"
+#include "network/dormouse/model_file.h"
+#include "report/metrics.h"
+
+namespace dormouse::cli {
+namespace {
+
+struct Flags {
+  std::string model, prompt, file, bytes = "256", temperature = "0.8", top_k = "0", top_p = "1", min_p = "0", penalty = "1", depth, seed;
+  std::vector<std::string> stops;
+  bool escapes = false, raw = false, stats = false;
+  Machine machine;
+};
+
+// \n \t \r \0 \\ \xHH
+std::string unescape(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      out += text[i];
+      continue;
+    }
+    const char c = text[++i];
+    if (c == 'n') {
+      out += '\n';
+    } else if (c == 't') {
+      out += '\t';
+    } else if (c == 'r') {
+      out += '\r';
+    } else if (c == '0') {
+      out += '\0';
+    } else if (c == 'x' && i + 2 < text.size() && std::isxdigit(static_cast<unsigned char>(text[i + 1])) != 0 &&
+               std::isxdigit(static_cast<unsigned char>(text[i + 2])) != 0) {
+      out += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
+      i += 2;
+    } else if (c == '\\') {
+      out += '\\';
+    } else {
+      throw base::UsageError(
+          fmt::format("-e: unknown escape \\{} in the prompt; known are \\n \\t \\r \\0 \\\\ \\xHH", base::escape({&c, 1})));
+    }
+  }
+  return out;
+}
+
+std::string read_prompt(const CLI::App& command, const Flags& flags) {
+  if (command.count("-f") > 0) {
+    if (flags.file == "-") {
+      std::string text;
+      char buffer[4096];
+      for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) text.append(buffer, n);
+      return text;
+    }
+    const auto bytes = base::read_file(flags.file, 1U << 30);
+    return {bytes.begin(), bytes.end()};
+  }
+  return flags.escapes ? unescape(flags.prompt) : flags.prompt;
+}
+
+std::uint64_t read_seed(const Flags& flags) {
+  if (!flags.seed.empty()) return static_cast<std::uint64_t>(count_flag(flags.seed, "--seed", 0));
+  return std::random_device{}();
+}
+
+decode::SamplerConfig sampler_config(const Flags& flags) {
+  decode::SamplerConfig config;
+  config.temperature = base::parse_number(flags.temperature, "--temp");
+  config.top_k = base::parse_count(flags.top_k, "--top-k");
+  config.top_p = base::parse_number(flags.top_p, "--top-p");
+  config.min_p = base::parse_number(flags.min_p, "--min-p");
+  config.repeat_penalty = base::parse_number(flags.penalty, "--repeat-penalty");
+  decode::validate(config);
+  return config;
+}
+
+int run(const CLI::App& command, const Flags& flags) {
+  const std::int64_t bytes = flags.bytes == "-1" ? -1 : count_flag(flags.bytes, "-n", 0);
+  const auto sampling = sampler_config(flags);
+  const std::uint64_t seed = read_seed(flags);
+  const std::string prompt = read_prompt(command, flags);
+  flags.machine.apply();
+  auto model = network::load_model(flags.model);
+  decode::Session session(model.config, model.parameters, flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1));
+  decode::Sampler sampler(sampling, seed);
+  if (!flags.machine.json) base::log_line(fmt::format("seed {}", seed));
+
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  std::string collected;
+  decode::Printer printer(flags.raw || flags.machine.json, [&](std::string_view text) {
+    if (flags.machine.json) {
+      collected += text;
+    } else {
+      print(std::string(text));
+    }
+  });
+  if (terminal && !flags.machine.json) {
+    for (const char c : prompt) printer.put(static_cast<std::uint8_t>(c));
+  }
+  decode::StopWatch stops(flags.stops);
+  const auto release = [&](const std::string& text) {
+    for (const char c : text) printer.put(static_cast<std::uint8_t>(c));
+  };
+  const std::vector<std::uint8_t> start(prompt.begin(), prompt.end());
+  bool stopped = false;
+  const auto stats = decode::generate(session, sampler, start, bytes, [&](std::uint8_t byte) {
+    std::string out;
+    stopped = stops.put(byte, out);
+    release(out);
+    return !stopped;
+  });
+  if (!stopped) release(stops.rest());
+  printer.finish();
+  if (terminal && !flags.machine.json) print("\n");
+  const double rate = stats.write_seconds > 0 ? static_cast<double>(stats.written_bytes) / stats.write_seconds : 0;
+  if (flags.machine.json) {
+    const std::vector<report::Metric> metrics = {{"text", collected},
+                                                 {"seed", static_cast<std::int64_t>(seed)},
+                                                 {"prompt_bytes", stats.prompt_bytes},
+                                                 {"bytes", stats.written_bytes},
+                                                 {"stopped", stopped},
+                                                 {"prompt_seconds", stats.prompt_seconds},
+                                                 {"seconds", stats.write_seconds}};
+    print(report::to_json(metrics) + "\n");
+  } else if (flags.stats) {
+    base::log_line(fmt::format("read {} bytes in {:.3f} s, wrote {} bytes in {:.3f} s ({:.0f} bytes/s)", stats.prompt_bytes,
+                               stats.prompt_seconds, stats.written_bytes, stats.write_seconds, rate));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Context& context) {
+  auto flags = std::make_shared<Flags>();
+  auto* command = app.add_subcommand("generate", "let a model write");
+  command->add_option("model,-m,--model", flags->model, "run directory or checkpoint")->type_name("MODEL")->required();
+  auto* prompt = command->add_option("-p,--prompt", flags->prompt, "text to continue")->type_name("TEXT");
+  command->add_flag("-e,--escapes", flags->escapes, "the prompt holds \\n, \\t, \\xHH");
+  command->add_option("-f,--file", flags->file, "file to continue, - for stdin")->type_name("FILE")->excludes(prompt);
+  command->add_option("-n,--bytes", flags->bytes, "bytes to write, -1: until stopped (default 256)")->type_name("BYTES");
+  command->add_option("--temp", flags->temperature, "temperature, 0 = always the likeliest byte (default 0.8)")->type_name("X");
+  command->add_option("--top-k", flags->top_k, "only the K likeliest bytes, 0 = off")->type_name("K");
+  command->add_option("--top-p", flags->top_p, "only the likeliest bytes that reach this probability, 1 = off")->type_name("P");
+  command->add_option("--min-p", flags->min_p, "only bytes above this share of the likeliest, 0 = off")->type_name("P");
+  command->add_option("--repeat-penalty", flags->penalty, "against bytes among the last 64, 1 = off")->type_name("X");
+  command->add_option("--stop", flags->stops, "end before this text (repeatable)")->type_name("TEXT")->allow_extra_args(false);
+  command->add_option("--depth", flags->depth, "loop iterations (default: all)")->type_name("N");
+  command->add_option("-s,--seed", flags->seed, "of the sampling (default: random, printed)")->type_name("N");
+  command->add_flag("--raw", flags->raw, "bytes exactly as the model wrote them");
+  command->add_flag("--stats", flags->stats, "print speed at the end");
+  flags->machine.add(*command, false);
+  command->footer(
+      "Examples:\n"
+      "  dormouse generate runs/a -p \"Once upon a time\" -n 500\n"
+      "  dormouse generate runs/a -f letter.txt --temp 0 --stop \"\\n\"\n"
+      "  echo -n \"Dear \" | dormouse generate runs/a -f - -s 7 --raw > out.bin");
+  command->callback([&context, command, flags] { context.action = [command, flags] { return run(*command, *flags); }; });
+}
+
+}  // namespace dormouse::cli

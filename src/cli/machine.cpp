@@ -1,0 +1,53 @@
+#include <cstdio>
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "ops/cpu_level.h"
+
+namespace dormouse::cli {
+
+void Machine::add(CLI::App& command, bool with_compute) {
+  command.add_option("-t,--threads", threads, "threads; default: what affinity and quota give")->type_name("N");
+  if (with_compute) {
+    command.add_option("--compute", compute, "input type of matrix products, f32 or bf16; default: bf16 where the CPU has it natively")
+        ->type_name("TYPE");
+  }
+  command.add_option("--cpu", cpu, "highest instruction set to use: scalar, ssse3, sse4, avx2, avx512")->type_name("LEVEL");
+  command.add_flag("--json", json, "print results as JSON objects on stdout");
+}
+
+void Machine::apply_cpu_level() const { ops::set_cpu_level(cpu); }
+
+void Machine::apply() const {
+  apply_cpu_level();
+  base::set_threads(threads.empty() ? 0 : static_cast<int>(base::parse_count(threads, "--threads", 1024)));
+}
+
+ops::Compute Machine::compute_type() const {
+  if (compute.empty()) return ops::native_bf16() ? ops::Compute::bf16 : ops::Compute::f32;
+  if (compute == "f32") return ops::Compute::f32;
+  if (compute != "bf16") throw base::UsageError(fmt::format("--compute {}: choose f32 or bf16", base::escape(compute)));
+  if (!ops::native_bf16()) {
+    throw base::UsageError(
+        fmt::format("--compute bf16 needs a CPU with AVX512_BF16 (this run uses level {}); use --compute f32", ops::cpu_level()));
+  }
+  return ops::Compute::bf16;
+}
+
+std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least) {
+  const std::int64_t value = base::parse_count(text, flag);
+  if (value < least) throw base::UsageError(fmt::format("{} {}: must be at least {}", flag, value, least));
+  return value;
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) std::exit(1);
+}
+
+}  // namespace dormouse::cli

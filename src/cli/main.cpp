@@ -1,0 +1,120 @@
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "base/version.h"
+#include "cli/commands.h"
+#include "ops/cpu_level.h"
+#include "report/metrics.h"
+
+namespace dormouse::cli {
+namespace {
+
+std::string version_text() {
+  ops::set_cpu_level("");
+  return fmt::format("dormouse {} commit {} ({}; CPU level {}; GEMM {})", base::version(), base::commit(), base::compiler(),
+                     ops::cpu_level(), ops::gemm_library());
+}
+
+std::string nearest_of(const std::string& word, const std::vector<std::string>& names) {
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return base::nearest(word, views.data(), views.size());
+}
+
+// The first word no option and no argument wanted: a typo, most likely.
+void refuse_extras(const CLI::App& app, const CLI::App& command) {
+  const auto extras = command.remaining();
+  if (extras.empty()) return;
+  const std::string word = extras.front().substr(0, extras.front().find('='));
+  const bool flag = word.size() > 1 && word[0] == '-';
+  const bool top = &app == &command;
+  std::vector<std::string> names;
+  if (flag) {
+    for (const auto* option : command.get_options()) {
+      for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  } else if (top) {
+    for (const auto* sub : command.get_subcommands({})) names.push_back(sub->get_name());
+  }
+  const std::string near = nearest_of(word, names);
+  const std::string what = flag ? "unknown flag" : (top ? "unknown command" : "unexpected argument");
+  throw base::UsageError(fmt::format("{} `{}`{}; see dormouse {}--help", what, base::escape(word),
+                                     near.empty() ? "" : fmt::format(", did you mean `{}`?", near), top ? "" : command.get_name() + " "));
+}
+
+int fail(const std::string& message, int code, bool json) {
+  base::clear_progress();
+  if (json) {
+    const std::vector<report::Metric> metrics = {{"error", message}};
+    std::fputs((report::to_json(metrics) + "\n").c_str(), stdout);
+  }
+  std::fputs(("error: " + message + "\n").c_str(), stderr);
+  return code;
+}
+
+int dispatch(int argc, char** argv, bool& json) {
+  CLI::App app("dormouse: byte-level language models on one machine, trained, judged and talking.", "dormouse");
+  Context context;
+  for (int i = 0; i < argc; ++i) {
+    context.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
+    json = json || std::string_view(argv[i]) == "--json";
+  }
+  app.set_version_flag("--version", version_text, "version, commit, compiler, CPU level, GEMM library");
+  app.footer(
+      "Start with:\n"
+      "  dormouse train --data my-texts/                 ten minutes on your own files\n"
+      "  dormouse generate runs/my-texts-tiny -p \"Once\"  let it talk\n"
+      "Each command explains itself: dormouse CMD --help");
+  add_train(app, context);
+  add_eval(app, context);
+  add_generate(app, context);
+  add_anchors(app, context);
+  add_logits(app, context);
+  add_info(app, context);
+  app.allow_extras();
+  for (auto* command : app.get_subcommands({})) command->allow_extras();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& call) {
+    return app.exit(call);
+  } catch (const CLI::CallForVersion& call) {
+    return app.exit(call);
+  } catch (const CLI::ParseError& error) {
+    throw base::UsageError(base::escape(error.what(), 400));
+  }
+  const auto commands = app.get_subcommands();
+  refuse_extras(app, app);
+  if (commands.empty()) {
+    std::fputs(app.help().c_str(), stderr);
+    return 2;
+  }
+  refuse_extras(app, *commands.front());
+  return context.action();
+}
+
+}  // namespace
+}  // namespace dormouse::cli
+
+int main(int argc, char** argv) {
+  bool json = false;
+  try {
+    return dormouse::cli::dispatch(argc, argv, json);
+  } catch (const dormouse::base::UsageError& error) {
+    return dormouse::cli::fail(error.what(), 2, json);
+  } catch (const dormouse::base::Error& error) {
+    return dormouse::cli::fail(error.what(), 1, json);
+  } catch (const std::bad_alloc&) {
+    return dormouse::cli::fail("out of memory; lower --batch or the model, or close other programs", 1, json);
+  } catch (const std::exception& error) {
+    return dormouse::cli::fail(dormouse::base::escape(error.what(), 400), 1, json);
+  }
+}

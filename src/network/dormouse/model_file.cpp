@@ -1,0 +1,109 @@
+#include "network/dormouse/model_file.h"
+
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "config/toml.h"
+
+namespace dormouse::network {
+namespace {
+
+constexpr std::string_view kPrefix = "model.";
+
+[[noreturn]] void refuse(std::string_view where, const std::string& what) { throw base::Error(base::escape(where) + ": " + what); }
+
+std::string dims_text(const std::vector<std::int64_t>& dims) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < dims.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(dims[i]);
+  return text + "]";
+}
+
+std::vector<std::int64_t> dims_of(const tensor::Shape& shape) {
+  std::vector<std::int64_t> dims;
+  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
+  return dims;
+}
+
+void require_finite(const tensor::Tensor& value, const std::string& name, std::string_view where) {
+  const float* x = value.data<float>();
+  for (std::int64_t i = 0; i < value.size(); ++i) {
+    if (!std::isfinite(x[i])) {
+      refuse(where, "tensor " + name + " holds " + (std::isnan(x[i]) ? "NaN" : "an infinity") + " at element " + std::to_string(i) +
+                        "; the file is damaged or the run diverged: use an earlier checkpoint (best.safetensors of the run)");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<format::NamedTensor> model_tensors(Parameters& parameters, const ModelConfig& config) {
+  std::vector<format::NamedTensor> tensors;
+  for_each(parameters, config, [&](Parameter& parameter) { tensors.push_back({std::string(kPrefix) + parameter.name, parameter.value}); });
+  return tensors;
+}
+
+void read_parameters(const format::SafetensorsFile& file, std::string_view where, Parameters& parameters, const ModelConfig& config) {
+  std::set<std::string> wanted;
+  for_each(parameters, config, [&](Parameter& parameter) {
+    const std::string name = std::string(kPrefix) + parameter.name;
+    wanted.insert(name);
+    const auto* entry = file.find(name);
+    if (entry == nullptr) refuse(where, "tensor " + name + " is missing; its config asks for it");
+    const auto dims = dims_of(parameter.value.shape());
+    if (entry->dims != dims) {
+      refuse(where, "tensor " + name + " is " + dims_text(entry->dims) + " but the config says " + dims_text(dims) +
+                        "; it belongs to another preset or config");
+    }
+    if (entry->dtype != tensor::Dtype::f32) refuse(where, "tensor " + name + " is " + tensor::name_of(entry->dtype) + ", not f32");
+    const tensor::Tensor value = file.read(*entry);
+    require_finite(value, name, where);
+    parameter.value.copy_from(value);
+  });
+  for (const auto& entry : file.entries()) {
+    if (entry.name.starts_with(kPrefix) && !wanted.contains(entry.name)) {
+      refuse(where, "tensor " + base::escape(entry.name) + " does not belong to this config; it belongs to another preset or config");
+    }
+  }
+}
+
+ModelConfig read_model_config(const format::SafetensorsFile& file, std::string_view where) {
+  const auto& metadata = file.metadata();
+  const auto kind = metadata.find("dormouse.kind");
+  const auto text = metadata.find("config");
+  if (kind == metadata.end() || text == metadata.end()) {
+    refuse(where, "a safetensors file without a dormouse config in its metadata; give a run directory or a checkpoint of `dormouse train`");
+  }
+  ModelConfig config;
+  const auto sections = config::parse_toml(text->second, std::string(where) + " (config)");
+  const auto model = sections.find("model");
+  if (model == sections.end()) refuse(where, "its config has no [model] section");
+  config::read_table(config, model->second, where);
+  validate(config);
+  return config;
+}
+
+std::filesystem::path model_path(const std::filesystem::path& run_or_file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(run_or_file, ignored)) return run_or_file;
+  const auto checkpoint = run_or_file / "checkpoint.safetensors";
+  if (!std::filesystem::exists(checkpoint, ignored)) {
+    refuse(run_or_file.string(), "a directory without checkpoint.safetensors; give a run directory that `dormouse train` wrote");
+  }
+  return checkpoint;
+}
+
+Model load_model(const std::filesystem::path& run_or_file) {
+  Model model;
+  model.path = model_path(run_or_file);
+  const std::string where = model.path.string();
+  const format::SafetensorsFile file(model.path);
+  model.config = read_model_config(file, where);
+  model.parameters = declare_parameters(model.config);
+  read_parameters(file, where, model.parameters, model.config);
+  const auto step = file.metadata().find("step");
+  if (step != file.metadata().end()) model.step = std::strtoll(step->second.c_str(), nullptr, 10);
+  return model;
+}
+
+}  // namespace dormouse::network

@@ -1,0 +1,226 @@
+#include "train/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/version.h"
+#include "config/toml.h"
+#include "ops/cpu_level.h"
+
+namespace dormouse::train {
+namespace {
+
+constexpr std::uint64_t kLargestConfig = 16U << 20;
+
+double default_lr(std::int64_t d_model) {  // run.md section 3
+  if (d_model <= 256) return 3e-3;
+  if (d_model <= 768) return 2e-3;
+  return 1e-3;
+}
+
+std::vector<std::string_view> settable_keys(const RunConfig& config) {
+  std::vector<std::string_view> names;
+  const auto collect = [&](const config::Field& field, const auto&) { names.push_back(field.name); };
+  for_each_field(config.model, collect);
+  for_each_field(config.train, collect);
+  for (const std::string_view name : {"eval_tail", "include", "exclude"}) names.push_back(name);
+  return names;
+}
+
+void apply(RunConfig& config, const Typed& typed) {
+  const bool settable_data = typed.key == "eval_tail" || typed.key == "include" || typed.key == "exclude";
+  try {
+    if (config::set_field(config.model, typed.key, typed.text)) return;
+    if (config::set_field(config.train, typed.key, typed.text)) return;
+    if (settable_data && config::set_field(config.data, typed.key, typed.text)) return;
+  } catch (const base::UsageError&) {
+    throw;
+  } catch (const base::Error& error) {
+    throw base::UsageError(typed.spelling + ": " + error.what());
+  }
+  try {
+    config::unknown_key(typed.key, typed.spelling, settable_keys(config));
+  } catch (const base::Error& error) {
+    throw base::UsageError(error.what());
+  }
+}
+
+bool is_progress(const RunConfig& config, const std::string& key) {
+  bool progress = false;
+  for_each_field(config.train,
+                 [&](const config::Field& field, const auto&) { progress = progress || (field.name == key && field.progress); });
+  return progress;
+}
+
+std::string value_of(const RunConfig& config, const std::string& key) {
+  std::string text;
+  const auto find = [&](const config::Field& field, const auto& value) {
+    if (field.name == key) text = config::to_toml(config::Value(value));
+  };
+  for_each_field(config.model, find);
+  for_each_field(config.train, find);
+  for_each_field(config.data, find);
+  return text;
+}
+
+bool typed_key(const Request& request, std::string_view key) {
+  return std::any_of(request.typed.begin(), request.typed.end(), [&](const Typed& typed) { return typed.key == key; });
+}
+
+void read_sections(RunConfig& config, std::string_view text, std::string_view where) {
+  for (const auto& [section, table] : config::parse_toml(text, where)) {
+    if (section == "run") {
+      config::read_table(config.run, table, where);
+    } else if (section == "model") {
+      config::read_table(config.model, table, where);
+    } else if (section == "train") {
+      config::read_table(config.train, table, where);
+    } else if (section == "data") {
+      config::read_table(config.data, table, where);
+    } else if (section.empty() && table.empty()) {
+      continue;
+    } else if (section.empty()) {
+      throw base::Error(fmt::format("{}: `{}` stands before the first section; put it under [model] or [train]", base::escape(where),
+                                    base::escape(table.begin()->first)));
+    } else {
+      throw base::Error(fmt::format("{}: unknown section [{}]; known are [model] and [train]", base::escape(where), base::escape(section)));
+    }
+  }
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  const auto bytes = base::read_file(path, kLargestConfig);
+  return {bytes.begin(), bytes.end()};
+}
+
+void derive(RunConfig& config) {
+  auto& train = config.train;
+  if (train.seq_len == 0) train.seq_len = config.model.max_seq_len;
+  if (train.lr == 0) train.lr = default_lr(config.model.d_model);
+  if (train.steps == 0 && train.time_limit == 0) train.time_limit = 600;
+  if (train.compute.empty()) train.compute = ops::native_bf16() ? "bf16" : "f32";
+}
+
+void validate_run(RunConfig& config) {
+  network::validate(config.model);
+  const auto& train = config.train;
+  if (train.seq_len > config.model.max_seq_len) {
+    throw base::UsageError(
+        fmt::format("--seq-len {} is longer than the model's {} bytes; lower it, or raise the model: --set max_seq_len={}", train.seq_len,
+                    config.model.max_seq_len, train.seq_len));
+  }
+  if (train.steps > 0 && train.time_limit > 0) {
+    throw base::UsageError(fmt::format("a run ends by --steps {} or by --time-limit {}s: choose one", train.steps, train.time_limit));
+  }
+  if (train.compute == "bf16" && !ops::native_bf16()) {
+    throw base::UsageError(
+        fmt::format("--compute bf16 needs a CPU with AVX512_BF16 (this run uses level {}); use --compute f32", ops::cpu_level()));
+  }
+  if (!config.data.eval_path.empty() && config.data.eval_tail > 0) {
+    throw base::UsageError("--eval and --eval-tail both name the held-out text: choose one");
+  }
+}
+
+}  // namespace
+
+RunConfig read_config(std::string_view text, std::string_view where) {
+  RunConfig config;
+  read_sections(config, text, where);
+  network::validate(config.model);
+  return config;
+}
+
+std::string write_config(const RunConfig& config) {
+  return "[run]\n" + config::write_table(config.run) + "\n[model]\n" + config::write_table(config.model) + "\n[train]\n" +
+         config::write_table(config.train) + "\n[data]\n" + config::write_table(config.data);
+}
+
+RunConfig resolve_new(const Request& request) {
+  RunConfig config;
+  if (request.preset && request.config_file) throw base::UsageError("--preset and --config both choose the model: give one");
+  if (request.config_file) {
+    read_sections(config, read_text(*request.config_file), request.config_file->string());
+    config.run = {};
+    config.run.preset = request.config_file->stem().string();
+    const auto keep = config.data;
+    config.data = {};
+    config.data.include = keep.include;
+    config.data.exclude = keep.exclude;
+    config.data.eval_tail = keep.eval_tail;
+  } else {
+    config.run.preset = request.preset.value_or("tiny");
+    try {
+      config.model = network::preset(config.run.preset);
+    } catch (const base::Error& error) {
+      throw base::UsageError(error.what());
+    }
+  }
+  config.run.version = base::version();
+  if (request.data) config.data.path = request.data->string();
+  if (request.eval) config.data.eval_path = request.eval->string();
+  for (const auto& typed : request.typed) apply(config, typed);
+  // A typed length replaces the other kind from a --config file.
+  if (typed_key(request, "steps") && !typed_key(request, "time_limit")) config.train.time_limit = 0;
+  if (typed_key(request, "time_limit") && !typed_key(request, "steps")) config.train.steps = 0;
+  derive(config);
+  validate_run(config);
+  return config;
+}
+
+RunConfig resolve_existing(const Request& request, const RunConfig& base, std::string_view run_name) {
+  RunConfig config = base;
+  const std::string run = base::escape(run_name);
+  const auto refuse = [&](const std::string& typed, const std::string& kept) {
+    throw base::UsageError(
+        fmt::format("{} was started with {} and {} was typed; a run keeps its settings: leave it out, or start another with --run", run,
+                    kept, base::escape(typed)));
+  };
+  if (request.preset && *request.preset != base.run.preset) refuse("--preset " + *request.preset, "preset " + base.run.preset);
+  if (request.config_file) {
+    RunConfig other = base;
+    read_sections(other, read_text(*request.config_file), request.config_file->string());
+    if (!(other.model == base.model)) refuse("--config " + request.config_file->string(), "another [model]");
+  }
+  for (const auto& typed : request.typed) {
+    RunConfig changed = config;
+    apply(changed, typed);
+    network::validate(changed.model);
+    if (is_progress(base, typed.key)) {
+      config = changed;
+    } else if (!(changed == config)) {
+      refuse(typed.spelling, typed.key + " = " + value_of(base, typed.key));
+    }
+  }
+  if (request.data) config.data.path = request.data->string();
+  if (request.eval) {
+    if (base.data.eval_path.empty()) refuse("--eval " + request.eval->string(), "held-out text carved from its own data");
+    config.data.eval_path = request.eval->string();
+  }
+  validate_run(config);
+  return config;
+}
+
+optim::OptimizerConfig optimizer_config(const TrainConfig& train) {
+  optim::OptimizerConfig config;
+  config.opt = train.opt;
+  config.weight_decay = train.wd;
+  config.grad_clip = train.grad_clip;
+  config.ns_steps = train.ns_steps;
+  config.mult_muon = train.mult_muon;
+  config.mult_qk = train.mult_qk;
+  config.mult_table = train.mult_table;
+  config.mult_embedding = train.mult_embedding;
+  config.mult_rest = train.mult_rest;
+  config.retract_every = train.retract_every;
+  config.retract_iters = train.retract_iters;
+  return config;
+}
+
+ops::Compute compute_of(const TrainConfig& train) { return train.compute == "bf16" ? ops::Compute::bf16 : ops::Compute::f32; }
+
+}  // namespace dormouse::train

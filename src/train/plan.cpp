@@ -1,0 +1,64 @@
+#include "train/plan.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace dormouse::train {
+namespace {
+
+std::int64_t spectral_count(const network::ModelConfig& c, std::int64_t in, std::int64_t out) {
+  const std::int64_t k = std::max<std::int64_t>(1, std::min({c.rank, in, out}));
+  return (in + out + 1) * k;
+}
+
+std::int64_t table_count(const network::ModelConfig& c) {
+  return c.use_engram ? static_cast<std::int64_t>(c.engram_orders.size()) * c.engram_rows * c.engram_dim : 0;
+}
+
+}  // namespace
+
+std::int64_t parameter_count(const network::ModelConfig& c) {
+  const std::int64_t d = c.d_model, inner = c.n_heads * c.head_dim, orders = static_cast<std::int64_t>(c.engram_orders.size());
+  std::int64_t n = 256 * d + 2 * d * ((3 + c.n_experts + 3) / 4 * 4) + c.max_iter * d + d + 1 + d * d + d;
+  if (c.use_kda) n += 4 * d * inner + d * c.head_dim + c.head_dim * inner + inner + c.n_heads + d * c.n_heads + c.head_dim + inner * d;
+  if (c.use_engram) n += table_count(c) + 2 * orders * c.engram_dim * d;
+  n += c.n_experts * 2 * spectral_count(c, d, c.d_ffn);
+  return n + spectral_count(c, d, d) + spectral_count(c, d, 256);
+}
+
+MemoryPlan plan_memory(const RunConfig& config, std::uint64_t corpus_bytes) {
+  const auto& c = config.model;
+  MemoryPlan plan;
+  plan.parameters = static_cast<std::uint64_t>(parameter_count(c)) * 4;
+  plan.gradients = plan.parameters;
+  plan.optimizer = 2 * plan.parameters;  // two moments at most
+  // What one iteration keeps for the backward pass, floats per position: the stream and its norm, KDA's projections, unit vectors, decays,
+  // chunk states and outputs, the memory's read, the experts' two wide and four narrow rows, residual and readout.
+  const std::int64_t inner = c.use_kda ? c.n_heads * c.head_dim : 0;
+  const std::int64_t chunk = c.use_kda ? inner * c.head_dim / ops::kKdaChunk : 0;
+  const std::int64_t narrow = std::min(c.rank, c.d_model);
+  const std::int64_t iteration = 8 * c.d_model + 13 * inner + chunk + c.n_experts * (2 * c.d_ffn + 4 * narrow) + 4 * narrow;
+  // Backward adds its own buffers for about one iteration.
+  const std::int64_t floats = (c.max_iter + 1) * iteration + 6 * c.d_model;
+  plan.activations = static_cast<std::uint64_t>(config.train.batch * config.train.seq_len) * static_cast<std::uint64_t>(floats) * 4;
+  plan.data = std::min<std::uint64_t>(corpus_bytes, 128U << 20);
+  return plan;
+}
+
+std::string MemoryPlan::text() const {
+  return fmt::format("memory {}: weights {}, gradients {}, optimizer {}, activations {}", base::human_bytes(total()),
+                     base::human_bytes(parameters), base::human_bytes(gradients), base::human_bytes(optimizer),
+                     base::human_bytes(activations));
+}
+
+void refuse_above(const MemoryPlan& plan, std::uint64_t available) {
+  if (plan.total() <= available) return;
+  throw base::Error(fmt::format("the run needs about {} and {} is available ({}); lower --batch (raise --accum), --seq-len, or the model",
+                                base::human_bytes(plan.total()), base::human_bytes(available), plan.text()));
+}
+
+}  // namespace dormouse::train

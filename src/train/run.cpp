@@ -1,0 +1,298 @@
+#include "train/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/threads.h"
+#include "base/units.h"
+#include "data/byte_stream.h"
+#include "evaluate/bpb.h"
+#include "train/banner.h"
+#include "train/checkpoint.h"
+#include "train/directory.h"
+#include "train/feed.h"
+#include "train/pace.h"
+#include "train/plan.h"
+#include "train/run_data.h"
+#include "train/run_log.h"
+#include "train/signals.h"
+
+namespace dormouse::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Adds `extend` steps to a finished run: back to the state before its decay, with a new horizon.
+void extend_schedule(Progress& progress, std::int64_t total, RunConfig& config) {
+  const auto warm = progress.schedule.warm;
+  progress.schedule = optim::Schedule::for_steps(config.train.lr, total, config.train.decay_fraction);
+  progress.schedule.warm = warm;
+  if (progress.schedule.decay_start < progress.step) {
+    progress.schedule.decay_start = progress.step;
+    progress.schedule.decay_steps = total - progress.step;
+  }
+  config.train.steps = total;
+  config.train.time_limit = 0;
+}
+
+class Run {
+ public:
+  Run(const Request& request, bool json, RunDirectory directory, RunConfig config, RunData data, data::ByteStream& stream)
+      : request_(request),
+        directory_(std::move(directory)),
+        config_(std::move(config)),
+        data_(std::move(data)),
+        stream_(stream),
+        log_(directory_.root, json),
+        trainer_(config_, network::make_parameters(config_.model, static_cast<std::uint64_t>(config_.train.seed))) {}
+
+  int start(const MemoryPlan& plan);
+
+ private:
+  bool open();  // false: finished already
+  void begin_anew();
+  void extend();
+  int train();
+  void after_step(const StepResult& result, double lr);
+  void evaluate();
+  void save();
+  void check_orthonormality();
+
+  const Request& request_;
+  RunDirectory directory_;
+  RunConfig config_;
+  RunData data_;
+  data::ByteStream& stream_;
+  RunLog log_;
+  Trainer trainer_;
+  Progress progress_;
+  LogWindow window_;
+  std::optional<Pace> pace_;
+  std::vector<network::IterationStats> stats_;
+};
+
+int Run::start(const MemoryPlan& plan) {
+  log_preamble(request_, config_, trainer_);
+  print_banner(directory_, config_, data_, plan, trainer_, stream_.windows_in_epoch());
+  if (!open()) return 0;
+  return train();
+}
+
+bool Run::open() {
+  std::error_code ignored;
+  if (!std::filesystem::exists(directory_.checkpoint(), ignored)) {
+    if (request_.extend) throw base::UsageError("--extend adds steps to a finished run, and this one has not started; leave it out");
+    begin_anew();
+    return true;
+  }
+  progress_ = load_checkpoint(directory_.checkpoint(), config_, trainer_);
+  if (request_.extend) {
+    extend();
+    return true;
+  }
+  if (progress_.finished()) {
+    base::log_line(fmt::format("{} is finished: nothing left to train", base::escape(directory_.name())));
+    print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
+    return false;
+  }
+  stream_.seek(progress_.stream);
+  base::log_line(fmt::format("resumed at step {} after {} of training", progress_.step, base::human_duration(progress_.elapsed)));
+  log_.event({{"event", std::string("resume")}, {"step", progress_.step}, {"elapsed", progress_.elapsed}});
+  return true;
+}
+
+void Run::begin_anew() {
+  progress_.schedule = make_schedule(config_.train);
+  progress_.stream = stream_.position();
+  progress_.anchors = compute_anchors(data_);
+  log_.event({{"event", std::string("start")},
+              {"run_id", config_.run.run_id},
+              {"parameters", parameter_count(config_.model)},
+              {"train_bytes", static_cast<std::int64_t>(data_.train.bytes)},
+              {"eval_bytes", static_cast<std::int64_t>(data_.window.size())}});
+  print_anchors(progress_.anchors, static_cast<std::int64_t>(data_.window.size()));
+  save_checkpoint(directory_.checkpoint(), config_, trainer_, progress_);
+}
+
+void Run::extend() {
+  if (!progress_.finished()) {
+    throw base::UsageError(
+        fmt::format("{} is not finished (step {}); resume it without --extend first", base::escape(directory_.name()), progress_.step));
+  }
+  std::error_code ignored;
+  if (!std::filesystem::exists(directory_.stable(), ignored)) {
+    throw base::Error(fmt::format("{} has no stable.safetensors, the state before its decay; start another run with more --steps",
+                                  base::escape(directory_.name())));
+  }
+  const std::int64_t total = progress_.schedule.decay_start + progress_.schedule.decay_steps + *request_.extend;
+  const auto best = progress_;
+  progress_ = load_checkpoint(directory_.stable(), config_, trainer_);
+  progress_.best_bpb = best.best_bpb;
+  progress_.best_step = best.best_step;
+  progress_.elapsed = best.elapsed;
+  extend_schedule(progress_, total, config_);
+  stream_.seek(progress_.stream);
+  base::write_file_atomically(directory_.config(), write_config(config_));
+  save_checkpoint(directory_.checkpoint(), config_, trainer_, progress_);
+  base::log_line(fmt::format("extended to {} steps, continuing from step {} before the decay", total, progress_.step));
+  log_.event({{"event", std::string("extend")}, {"step", progress_.step}, {"steps", total}});
+}
+
+int Run::train() {
+  const auto& train = config_.train;
+  install_signal_handlers();
+  pace_.emplace(train, progress_);
+  SkipCounter skips;
+  Feed feed(stream_, config_.model, train.accum);
+  const double elapsed_before = progress_.elapsed;
+  const auto start = Clock::now();
+  const std::int64_t step_bytes = train.batch * train.accum * train.seq_len;
+  while (!progress_.finished()) {
+    if (progress_.step == progress_.schedule.decay_start) save_checkpoint(directory_.stable(), config_, trainer_, progress_);
+    const auto step_start = Clock::now();
+    const double lr = progress_.schedule.at(progress_.step);
+    const StepData bytes = feed.next();
+    const StepResult result = trainer_.step(bytes, lr, pace_->stats_due(progress_));
+    const double seconds = seconds_since(step_start);
+    progress_.stream = bytes.after;
+    ++progress_.step;
+    progress_.elapsed = elapsed_before + seconds_since(start);
+    window_.add(result, step_bytes, seconds);
+    pace_->stepped(seconds, progress_);
+    if (!result.applied) {
+      ++progress_.skipped;
+      if (skips.add(progress_.step, pace_->steps_since_log())) {
+        base::log_line(
+            fmt::format("error: more than {} of the last steps had a loss or gradient that is not finite; stopped at step {}. The last "
+                        "checkpoint is intact: lower --lr in a new run",
+                        kMostSkipped, progress_.step));
+        return 1;
+      }
+    }
+    if (progress_.step % kOrthonormalEvery == 0) check_orthonormality();
+    after_step(result, lr);
+    progress_.elapsed = elapsed_before + seconds_since(start);
+    if (pace_->latch_decay(progress_)) {
+      log_.event({{"event", std::string("decay")}, {"step", progress_.step}, {"steps", progress_.schedule.decay_steps}});
+      base::log_line(fmt::format("decay: the learning rate falls over the last {} steps", progress_.schedule.decay_steps));
+    }
+    if (const int signal = stop_signal(); signal != 0 && !progress_.finished()) {
+      save();
+      base::log_line(fmt::format("stopped by signal {} after step {}; the same command resumes", signal, progress_.step));
+      return 128 + signal;
+    }
+  }
+  if (progress_.last_eval_step != progress_.step) evaluate();
+  save();
+  print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
+  log_.event({{"event", std::string("end")},
+              {"step", progress_.step},
+              {"bpb", progress_.last_bpb},
+              {"best", progress_.best_bpb},
+              {"elapsed", progress_.elapsed}});
+  return 0;
+}
+
+void Run::after_step(const StepResult& result, double lr) {
+  if (!result.stats.empty()) stats_ = result.stats;
+  if (pace_->log_due(progress_)) {
+    log_.step_line(progress_, window_, result, lr);
+    window_ = {};
+    pace_->logged(progress_);
+  } else {
+    log_.progress_bar(progress_, config_.train.time_limit, pace_->median_step_seconds(), result.nats);
+  }
+  if (pace_->eval_due(progress_)) evaluate();
+  if (pace_->checkpoint_due(progress_)) save();
+}
+
+void Run::evaluate() {
+  const auto start = Clock::now();
+  evaluate::BpbOptions options;
+  options.row = config_.train.seq_len;
+  options.compute = compute_of(config_.train);
+  const auto result = evaluate::bits_per_byte(config_.model, trainer_.parameters(), data_.window, options);
+  std::vector<evaluate::DepthPoint> depths;
+  if (config_.train.eval_depths) depths = evaluate::depth_curve(config_.model, trainer_.parameters(), data_.window, options);
+  progress_.last_bpb = result.bpb;
+  progress_.last_eval_step = progress_.step;
+  const bool improved = result.bpb < progress_.best_bpb;
+  if (improved) {
+    progress_.best_bpb = result.bpb;
+    progress_.best_step = progress_.step;
+    save_weights(directory_.best(), config_, trainer_, progress_);
+  }
+  const double seconds = seconds_since(start);
+  log_.eval_line(progress_, result, depths, stats_, seconds);
+  pace_->evaluated(progress_, seconds);
+}
+
+void Run::save() {
+  save_checkpoint(directory_.checkpoint(), config_, trainer_, progress_);
+  pace_->saved(progress_);
+}
+
+void Run::check_orthonormality() {
+  const double error = trainer_.optimizer().max_ortho();
+  log_.event({{"event", std::string("orthonormality")}, {"step", progress_.step}, {"max_ortho", error}});
+  if (error > kOrthonormalLimit && progress_.latched_step < 0) {
+    progress_.latched_step = progress_.step;
+    base::log_line(fmt::format("spectral factors are {:.1e} from orthonormal (limit {:.0e}): factor_quant is none from here on", error,
+                               kOrthonormalLimit));
+  }
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  const auto bytes = base::read_file(path, 16U << 20);
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+int run(const Request& request, bool json) {
+  const RunDirectory directory = choose_directory(request);
+  const bool resume = directory.exists();
+  if (resume && request.must_be_new) {
+    throw base::Error(
+        fmt::format("{} holds a run already; leave --new out to resume it, or name another with --run", base::escape(directory.name())));
+  }
+  if (!resume) refuse_foreign(directory);
+  RunConfig config;
+  if (resume) {
+    config = resolve_existing(request, read_config(read_text(directory.config()), directory.config().string()), directory.name());
+  } else {
+    config = resolve_new(request);
+    config.run.run_id = new_run_id();
+  }
+  base::set_threads(static_cast<int>(config.train.threads));
+
+  RunData data = open_data(config, directory.root);
+  bind_data(config, data, resume, directory.name());
+  const std::uint64_t train_bytes = data.train.bytes;
+  data::ByteStream stream(data.train, config.train.seq_len, config.train.batch, static_cast<std::uint64_t>(config.train.seed));
+  const MemoryPlan plan = plan_memory(config, train_bytes);
+  refuse_above(plan, base::available_memory());
+
+  std::error_code error;
+  std::filesystem::create_directories(directory.root, error);
+  if (error)
+    throw base::Error(fmt::format("cannot create {}: {}; name another with --run", base::escape(directory.name()), error.message()));
+  const base::Lock lock(directory.lock());
+  if (!resume && directory.exists())
+    throw base::Error(fmt::format("{} was started by another process just now", base::escape(directory.name())));
+  remove_stale_temporaries(directory);
+  base::write_file_atomically(directory.config(), write_config(config));
+  return Run(request, json, directory, config, std::move(data), stream).start(plan);
+}
+
+}  // namespace dormouse::train

@@ -1,0 +1,29 @@
+// What a run trains on and what it holds out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/corpus.h"
+#include "train/config.h"
+
+namespace dormouse::train {
+
+struct RunData {
+  data::Corpus train;
+  std::vector<std::uint8_t> window;  // the held-out bytes that are scored, at most eval_bytes
+  std::uint64_t held_out_bytes = 0;  // all of them
+  std::string found;                 // "412 files, 3.1 MB; ..."
+  std::string identity;              // compared on a resume
+  std::string held_out;              // names, one per line
+};
+
+// Finds the corpus, carves or reads the held-out text, checks that they do not overlap.
+RunData open_data(const RunConfig& config, const std::filesystem::path& run_directory);
+
+// Writes identity and names into a new run's config; on a resume compares them and refuses other data.
+void bind_data(RunConfig& config, const RunData& data, bool resume, const std::string& run_name);
+
+}  // namespace dormouse::train

@@ -1,0 +1,128 @@
+#include "train/run_log.h"
+
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+
+namespace dormouse::train {
+
+void LogWindow::add(const StepResult& result, std::int64_t step_bytes, double step_seconds) {
+  ++steps;
+  bytes += step_bytes;
+  seconds += step_seconds;
+  skipped += result.applied ? 0 : 1;
+  nats += result.nats;
+  rec_nats += result.rec_nats;
+}
+
+RunLog::RunLog(const std::filesystem::path& directory, bool json)
+    : directory_(directory), metrics_(directory / "metrics.jsonl"), json_(json) {
+  base::open_log_file(directory / "log.txt");
+}
+
+RunLog::~RunLog() {
+  base::clear_progress();
+  base::close_log_file();
+}
+
+void RunLog::event(std::vector<report::Metric> metrics) {
+  metrics_.write(metrics);
+  if (json_) {
+    const std::string line = report::to_json(metrics) + "\n";
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fflush(stdout);
+  }
+}
+
+void RunLog::step_line(const Progress& progress, const LogWindow& window, const StepResult& last, double lr) {
+  const auto n = static_cast<double>(window.steps);
+  const double ce = window.nats / n, rec = window.rec_nats / n;
+  const double rate = window.seconds > 0 ? static_cast<double>(window.bytes) / window.seconds : 0;
+  const double ms = 1000 * window.seconds / n;
+  std::string line = fmt::format("step {} ce {:.4f} bpb {:.4f} best {} lr {:.2e} gnorm {:.3g} {} bytes/s {:.1f} ms/step", progress.step, ce,
+                                 ce / std::numbers::ln2, std::isfinite(progress.best_bpb) ? fmt::format("{:.4f}", progress.best_bpb) : "-",
+                                 lr, last.report.clip_norm, base::human_count(static_cast<std::uint64_t>(rate)), ms);
+  if (last.report.zero_gradients > 0) line += fmt::format(" zero-gradients {}", last.report.zero_gradients);
+  if (progress.skipped > 0) line += fmt::format(" skipped {}", progress.skipped);
+  base::log_line(line);
+
+  std::vector<report::Metric> metrics = {{"event", std::string("step")},
+                                         {"step", progress.step},
+                                         {"ce", ce},
+                                         {"bpb", ce / std::numbers::ln2},
+                                         {"rec_ce", rec},
+                                         {"best", progress.best_bpb},
+                                         {"lr", lr},
+                                         {"gnorm", last.report.clip_norm},
+                                         {"gnorm_all", last.report.grad_norm},
+                                         {"bytes_per_s", rate},
+                                         {"ms_per_step", ms},
+                                         {"skipped", progress.skipped},
+                                         {"zero_gradients", last.report.zero_gradients},
+                                         {"elapsed", progress.elapsed},
+                                         {"epoch", static_cast<std::int64_t>(progress.stream.epoch)}};
+  for (std::size_t i = 0; i < last.stats.size(); ++i) {
+    const auto& s = last.stats[i];
+    const std::string at = "_" + std::to_string(i + 1);
+    metrics.insert(metrics.end(), {{"u_rms" + at, s.u_rms},
+                                   {"gate_attention" + at, s.attention_gate},
+                                   {"gate_memory" + at, s.memory_gate},
+                                   {"gate_ffn" + at, s.ffn_gate},
+                                   {"saturated_attention" + at, s.attention_saturated},
+                                   {"saturated_memory" + at, s.memory_saturated},
+                                   {"saturated_ffn" + at, s.ffn_saturated}});
+  }
+  event(std::move(metrics));
+  const auto now = std::chrono::steady_clock::now();
+  if (now - status_written_ < std::chrono::seconds(1)) return;  // it costs an fsync
+  status_written_ = now;
+  base::write_file_atomically(directory_ / "status.txt", fmt::format("step {} ce {:.3f}\n", progress.step, ce));
+}
+
+void RunLog::eval_line(const Progress& progress, const evaluate::Bpb& result, const std::vector<evaluate::DepthPoint>& depths,
+                       const std::vector<network::IterationStats>& stats, double seconds) {
+  base::log_line(fmt::format("EVAL step {} bpb {:.4f} rec {:.4f} over {} B (fixed window){}", progress.step, result.bpb, result.rec_bpb,
+                             base::human_count(static_cast<std::uint64_t>(result.bytes)),
+                             progress.best_step == progress.step ? " best so far" : ""));
+  std::vector<report::Metric> metrics = {{"event", std::string("eval")}, {"step", progress.step},  {"bpb", result.bpb},
+                                         {"rec_bpb", result.rec_bpb},    {"bytes", result.bytes},  {"scored", result.scored},
+                                         {"best", progress.best_bpb},    {"eval_seconds", seconds}};
+  std::string curve;
+  for (const auto& point : depths) {
+    curve += fmt::format("  depth {} {:.4f}", point.depth, point.bpb);
+    metrics.emplace_back("bpb_depth_" + std::to_string(point.depth), point.bpb);
+  }
+  if (!curve.empty()) base::log_line("    " + curve);
+  std::string gates;
+  for (std::size_t i = 0; i < stats.size(); ++i) {
+    const auto& s = stats[i];
+    gates += fmt::format("  {}: |u| {:.2f} attention {:.2f} memory {:.2f} ffn {:.2f} saturated {:.0f}/{:.0f}/{:.0f}%", i + 1, s.u_rms,
+                         s.attention_gate, s.memory_gate, s.ffn_gate, 100 * s.attention_saturated, 100 * s.memory_saturated,
+                         100 * s.ffn_saturated);
+  }
+  if (!gates.empty()) base::log_line("     iteration" + gates);
+  event(std::move(metrics));
+}
+
+void RunLog::progress_bar(const Progress& progress, double limit_seconds, double seconds_per_step, double nats) {
+  const auto& schedule = progress.schedule;
+  double fraction = 0, left = 0;
+  if (schedule.decay_start >= 0) {
+    const auto horizon = static_cast<double>(schedule.decay_start + schedule.decay_steps);
+    fraction = horizon > 0 ? static_cast<double>(progress.step) / horizon : 1;
+    left = (horizon - static_cast<double>(progress.step)) * seconds_per_step;
+  } else if (limit_seconds > 0) {
+    fraction = progress.elapsed / limit_seconds;
+    left = limit_seconds - progress.elapsed;
+  }
+  base::show_progress(std::min(1.0, fraction), fmt::format("step {} bpb {:.3f}, {} left", progress.step, nats / std::numbers::ln2,
+                                                           base::human_duration(std::max(0.0, left))));
+}
+
+}  // namespace dormouse::train

@@ -1,0 +1,54 @@
+#include "train/step.h"
+
+#include <cmath>
+#include <utility>
+
+namespace dormouse::train {
+namespace {
+
+double mean(const autograd::Var& values) {
+  const float* x = values.value().data<float>();
+  double sum = 0;
+  for (std::int64_t i = 0; i < values.value().size(); ++i) sum += static_cast<double>(x[i]);
+  return sum / static_cast<double>(values.value().size());
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, network::Parameters parameters)
+    : config_(config),
+      parameters_(std::move(parameters)),
+      list_(network::list(parameters_, config_.model)),
+      optimizer_(list_, optimizer_config(config_.train), ops::cpu_table()) {}
+
+StepResult Trainer::step(const StepData& data, double lr, bool want_stats) {
+  StepResult result;
+  for (auto* parameter : list_) parameter->zero_grad();
+  const double share = 1.0 / static_cast<double>(data.parts.size());
+  for (const auto& part : data.parts) {
+    autograd::Tape tape(true, compute_of(config_.train));
+    network::LoopInput input;
+    input.batch = config_.train.batch;
+    input.time = config_.train.seq_len;
+    input.bytes = part.inputs;
+    input.keys = part.keys;
+    input.targets = part.targets;
+    network::LoopOptions options;
+    options.want_stats = want_stats;
+    auto output = network::loop(tape, config_.model, parameters_, input, options);
+    result.nats += share * mean(output.final_nats);
+    for (const auto& iteration : output.nats) result.rec_nats += share * mean(iteration) / static_cast<double>(output.nats.size());
+    result.loss += share * static_cast<double>(output.loss.value().data<float>()[0]);
+    if (want_stats) result.stats = std::move(output.stats);
+    tape.backward(output.loss, share);
+  }
+  if (!std::isfinite(result.loss)) {
+    result.applied = false;
+    return result;
+  }
+  result.report = optimizer_.step(lr, config_.model.use_engram ? &data.touched : nullptr);
+  result.applied = result.report.applied;
+  return result;
+}
+
+}  // namespace dormouse::train

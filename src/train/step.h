@@ -1,0 +1,39 @@
+// One training step: forward and backward over the accumulation, the firewall, the update.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "network/dormouse/loop.h"
+#include "optim/optimizer.h"
+#include "train/config.h"
+#include "train/feed.h"
+
+namespace dormouse::train {
+
+struct StepResult {
+  double nats = 0;      // mean cross-entropy of the final readout, nats per byte
+  double rec_nats = 0;  // mean over the iterations
+  double loss = 0;      // what was minimised
+  bool applied = true;  // false: the firewall made the step a no-op
+  optim::StepReport report;
+  std::vector<network::IterationStats> stats;  // of the last part, when wanted
+};
+
+// The weights and their optimizer; owns both.
+class Trainer {
+ public:
+  Trainer(const RunConfig& config, network::Parameters parameters);
+  StepResult step(const StepData& data, double lr, bool want_stats);
+
+  network::Parameters& parameters() { return parameters_; }
+  optim::Optimizer& optimizer() { return optimizer_; }
+
+ private:
+  RunConfig config_;
+  network::Parameters parameters_;
+  std::vector<tensor::Parameter*> list_;
+  optim::Optimizer optimizer_;
+};
+
+}  // namespace dormouse::train
