@@ -124,26 +124,6 @@ namespace {
 HWY_EXPORT(forward_unit);
 HWY_EXPORT(step_unit);
 
-using Unit = std::size_t (*)(const KdaUnit&, const KdaForward&, float*);
-
-void each_unit(const Kda& p, const KdaForward& io, Unit unit, std::size_t floats, bool parallel) {
-  const auto units = static_cast<std::int64_t>(kda_units(p));
-  if (units == 0) return;
-  bool out_of_memory = false;
-  std::uint64_t pairwise = 0;
-#pragma omp parallel for schedule(static) reduction(|| : out_of_memory) reduction(+ : pairwise) if (parallel)
-  for (std::int64_t i = 0; i < units; ++i) {
-    float* scratch = kda_scratch(floats);
-    if (scratch == nullptr) {
-      out_of_memory = true;
-    } else {
-      pairwise += unit(KdaUnit(p, static_cast<std::size_t>(i)), io, scratch);
-    }
-  }
-  if (out_of_memory) kda_out_of_memory(floats);
-  count_pairwise_chunks(pairwise);
-}
-
 std::size_t padded(const Kda& p) { return static_cast<std::size_t>((p.head_dim + 15) / 16 * 16); }
 
 }  // namespace
@@ -152,7 +132,7 @@ void kda(const Kda& p, const float* q, const float* k, const float* v, const flo
          float* state, float* chunk_states) {
   const std::size_t ld = padded(p), floats = ld * ld + 20 * kKdaRows * ld + 8 * kKdaRows * kKdaRows + 1024;
   const KdaForward io{q, k, v, g, beta, state0, o, state, chunk_states};
-  each_unit(p, io, HWY_DYNAMIC_DISPATCH(forward_unit), floats, true);
+  each_kda_unit(p, io, HWY_DYNAMIC_DISPATCH(forward_unit), floats, true);
 }
 
 void kda_step(const Kda& p, const float* q, const float* k, const float* v, const float* g, const float* beta, float* state, float* o) {
@@ -160,7 +140,7 @@ void kda_step(const Kda& p, const float* q, const float* k, const float* v, cons
   one.time = 1;
   const KdaForward io{q, k, v, g, beta, state, o, state, nullptr};
   const bool worth_threads = p.batch * p.heads * p.head_dim * p.head_dim > 100'000;  // 100 k state elements: some 20 us
-  each_unit(one, io, HWY_DYNAMIC_DISPATCH(step_unit), 4 * padded(p) + 256, worth_threads);
+  each_kda_unit(one, io, HWY_DYNAMIC_DISPATCH(step_unit), 4 * padded(p) + 256, worth_threads);
 }
 
 }  // namespace dormouse::ops::cpu

@@ -39,6 +39,25 @@ float* kda_scratch(std::size_t floats);
 
 void count_pairwise_chunks(std::uint64_t chunks);
 
+// Runs unit(KdaUnit, io, scratch) -> pairwise chunks for every unit, split by index over the threads.
+template <class Io>
+void each_kda_unit(const Kda& p, const Io& io, std::size_t (*unit)(const KdaUnit&, const Io&, float*), std::size_t floats, bool parallel) {
+  const auto units = static_cast<std::int64_t>(kda_units(p));
+  bool out_of_memory = false;
+  std::uint64_t pairwise = 0;
+#pragma omp parallel for schedule(static) reduction(|| : out_of_memory) reduction(+ : pairwise) if (parallel && units > 1)
+  for (std::int64_t i = 0; i < units; ++i) {
+    float* scratch = kda_scratch(floats);
+    if (scratch == nullptr) {
+      out_of_memory = true;
+    } else {
+      pairwise += unit(KdaUnit(p, static_cast<std::size_t>(i)), io, scratch);
+    }
+  }
+  if (out_of_memory) kda_out_of_memory(floats);
+  count_pairwise_chunks(pairwise);
+}
+
 // Hands out blocks of scratch, each shifted by one cache line against the last so that equal rows do not alias at 4 KiB.
 class KdaCarver {
  public:
