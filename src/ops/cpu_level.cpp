@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "ops/cpu/kernels.h"
 #ifdef DORMOUSE_ONEDNN
 #include <dnnl.h>
 #endif
@@ -114,11 +115,14 @@ bool native_bf16() {
 #endif
 }
 
+bool cpu::onednn_allowed() {
+  ensure_level();
+  return kLevels[current].name != "scalar" && kLevels[current].name != "ssse3";
+}
+
 std::string gemm_library() {
 #ifdef DORMOUSE_ONEDNN
-  ensure_level();
-  // oneDNN's lowest instruction set is SSE4.1: below it the own GEMM runs.
-  if (kLevels[current].name != "scalar" && kLevels[current].name != "ssse3") {
+  if (cpu::onednn_allowed()) {
     const dnnl_version_t* version = dnnl_version();
     return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch);
   }

@@ -1,0 +1,227 @@
+// Every GEMM of the CPU column against f64, at every CPU level of this machine.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/half.h"
+#include "base/random.h"
+#include "base/threads.h"
+#include "ops/cpu_level.h"
+#include "ops/ops.h"
+
+namespace dormouse::ops {
+namespace {
+
+constexpr float kGuard = 12345.0f;  // stands between ld and width, and must stay
+
+std::vector<float> random_values(std::size_t count, std::uint64_t seed) {
+  base::SplitMix64 stream(seed);
+  std::vector<float> values(count);
+  for (float& v : values) v = static_cast<float>(stream.uniform() * 2 - 1);
+  return values;
+}
+
+struct Problem {
+  Gemm g;
+  std::vector<float> a, b, c;
+};
+
+Problem make_problem(std::int64_t m, std::int64_t n, std::int64_t k, int transposes, bool accumulate, std::int64_t slack) {
+  Problem p;
+  Gemm& g = p.g;
+  g.m = m;
+  g.n = n;
+  g.k = k;
+  g.transpose_a = (transposes & 1) != 0;
+  g.transpose_b = (transposes & 2) != 0;
+  g.accumulate = accumulate;
+  g.lda = (g.transpose_a ? m : k) + slack;
+  g.ldb = (g.transpose_b ? k : n) + slack;
+  g.ldc = n + slack;
+  const auto size = [](std::int64_t rows, std::int64_t ld) { return static_cast<std::size_t>(rows * ld + 1); };
+  p.a = random_values(size(g.transpose_a ? k : m, g.lda), 1);
+  p.b = random_values(size(g.transpose_b ? n : k, g.ldb), 2);
+  p.c = random_values(size(m, g.ldc), 3);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = n; j < g.ldc; ++j) p.c[static_cast<std::size_t>(i * g.ldc + j)] = kGuard;
+  }
+  return p;
+}
+
+// Largest |c - exact| over the bound's unit: sqrt(k+1) roundings of products of size <= 1, plus one of the sum.
+double worst_error(const Problem& p, const std::vector<float>& result) {
+  const Gemm& g = p.g;
+  const bool half = g.compute == Compute::bf16;
+  const auto value = [&](float x) { return static_cast<double>(half ? base::f32_from_bf16(base::bf16_from_f32(x)) : x); };
+  double worst = 0;
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      double sum = g.accumulate ? static_cast<double>(p.c[static_cast<std::size_t>(i * g.ldc + j)]) : 0;
+      for (std::int64_t q = 0; q < g.k; ++q) {
+        sum += value(p.a[static_cast<std::size_t>(g.transpose_a ? q * g.lda + i : i * g.lda + q)]) *
+               value(p.b[static_cast<std::size_t>(g.transpose_b ? j * g.ldb + q : q * g.ldb + j)]);
+      }
+      const double error = std::abs(sum - static_cast<double>(result[static_cast<std::size_t>(i * g.ldc + j)]));
+      worst = std::max(worst, error / (0x1p-23 * (std::sqrt(static_cast<double>(g.k)) + 1)));
+    }
+    for (std::int64_t j = g.n; j < g.ldc; ++j) {
+      if (result[static_cast<std::size_t>(i * g.ldc + j)] != kGuard) return 1e30;
+    }
+  }
+  return worst;
+}
+
+std::vector<float> run(const OpTable<float>& table, const Problem& p) {
+  std::vector<float> c = p.c;
+  table.gemm(p.g, p.a.data(), p.b.data(), c.data());
+  return c;
+}
+
+std::string describe(const Problem& p, const OpTable<float>& table) {
+  return std::string(table.name) + " at " + cpu_level() + ", m=" + std::to_string(p.g.m) + " n=" + std::to_string(p.g.n) +
+         " k=" + std::to_string(p.g.k) + (p.g.transpose_a ? " a^T" : "") + (p.g.transpose_b ? " b^T" : "") + (p.g.accumulate ? " +=" : "");
+}
+
+class Gemms : public testing::Test {
+ protected:
+  void SetUp() override { base::set_threads(2); }
+  void TearDown() override { set_cpu_level(""); }
+};
+
+const std::int64_t kShapes[][3] = {{1, 1, 1},    {1, 33, 70},  {2, 7, 5},    {3, 64, 300}, {5, 31, 17},   {8, 100, 257},
+                                   {9, 32, 256}, {12, 16, 64}, {13, 33, 65}, {31, 95, 3},  {97, 65, 513}, {130, 48, 40}};
+
+void check_all(const OpTable<float>& table, Compute compute, double bound) {
+  for (const auto& shape : kShapes) {
+    for (int transposes = 0; transposes < 4; ++transposes) {
+      for (const bool accumulate : {false, true}) {
+        for (const std::int64_t slack : {0, 5}) {
+          Problem p = make_problem(shape[0], shape[1], shape[2], transposes, accumulate, slack);
+          p.g.compute = compute;
+          ASSERT_LT(worst_error(p, run(table, p)), bound) << describe(p, table) << " slack " << slack;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Gemms, PortableMatchesF64AtEveryLevelShapeAndTranspose) {
+  for (const std::string& level : available_cpu_levels()) {
+    set_cpu_level(level);
+    check_all(cpu_table(true), Compute::f32, 6);
+  }
+}
+
+TEST_F(Gemms, FastMatchesF64AtEveryShapeAndTranspose) { check_all(cpu_table(), Compute::f32, 6); }
+
+TEST_F(Gemms, FastBelowSse4FallsBackToTheOwnGemmAndSaysSo) {
+  set_cpu_level("scalar");
+  EXPECT_EQ(gemm_library(), "own");
+  check_all(cpu_table(), Compute::f32, 6);
+}
+
+// Truncating instead of rounding to nearest, or leaving f32 inputs alone, errs by 2^-9 per product: thousands of units.
+TEST_F(Gemms, Bf16MatchesTheRoundedReference) {
+  check_all(cpu_table(true), Compute::bf16, 6);
+  if (native_bf16()) {
+    check_all(cpu_table(), Compute::bf16, 6);
+  } else {
+    std::printf("no native bf16 here: the oneDNN half of this test is skipped\n");
+  }
+}
+
+TEST_F(Gemms, Bf16InputsAreRoundedToNearestEvenOnAllTies) {
+  if (!native_bf16()) GTEST_SKIP() << "no native bf16 on this machine";
+  // a = values halfway between two bf16 numbers, b = 1: the product shows the rounded input.
+  std::vector<float> a;
+  for (std::uint32_t high = 0x0100; high < 0x7f00; ++high) {
+    a.push_back(std::bit_cast<float>((high << 16) | 0x8000U));
+    a.push_back(std::bit_cast<float>(((high | 0x8000U) << 16) | 0x8000U));
+    a.push_back(std::bit_cast<float>((high << 16) | 0x8001U));
+  }
+  const float one = 1.0f;
+  std::vector<float> c(a.size());
+  const auto m = static_cast<std::int64_t>(a.size());
+  for (const bool portable : {false, true}) {
+    const Gemm g{.m = m, .n = 1, .k = 1, .lda = 1, .ldb = 1, .ldc = 1, .compute = Compute::bf16};
+    cpu_table(portable).gemm(g, a.data(), &one, c.data());
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_EQ(c[i], base::f32_from_bf16(base::bf16_from_f32(a[i]))) << a[i];
+  }
+}
+
+TEST_F(Gemms, EmptyProductsClearOrKeepTheResult) {
+  for (const bool portable : {false, true}) {
+    const OpTable<float>& table = cpu_table(portable);
+    for (const bool accumulate : {false, true}) {
+      Problem p = make_problem(5, 7, 0, 0, accumulate, 3);
+      p.g.lda = p.g.ldb = 10;
+      EXPECT_LT(worst_error(p, run(table, p)), 1e-9) << describe(p, table);
+    }
+    for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{0, 7}, {7, 0}}) {
+      const Problem p = make_problem(m, n, 4, 0, false, 2);
+      EXPECT_EQ(run(table, p), p.c) << describe(p, table);
+    }
+  }
+}
+
+TEST_F(Gemms, PortableRowHasTheSameBitsWhateverStandsBesideIt) {
+  const OpTable<float>& table = cpu_table(true);
+  for (const std::string& level : available_cpu_levels()) {
+    set_cpu_level(level);
+    for (int transposes = 0; transposes < 4; transposes += 2) {  // rows of a lie whole in memory
+      for (const std::int64_t n : {33, 64}) {
+        const Problem whole = make_problem(200, n, 300, transposes, false, 0);
+        const std::vector<float> all = run(table, whole);
+        for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 100}) {
+          Problem part = whole;
+          part.g.m = m;
+          const std::vector<float> few = run(table, part);
+          for (std::int64_t i = 0; i < m * n; ++i) {
+            ASSERT_EQ(few[static_cast<std::size_t>(i)], all[static_cast<std::size_t>(i)]) << describe(part, table) << " at " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Gemms, PortableHasTheSameBitsForEveryThreadCount) {
+  const OpTable<float>& table = cpu_table(true);
+  const Problem p = make_problem(130, 200, 600, 3, true, 1);
+  base::set_threads(1);
+  const std::vector<float> one = run(table, p);
+  for (const int threads : {2, 3, 7}) {
+    base::set_threads(threads);
+    EXPECT_EQ(run(table, p), one) << threads << " threads";
+  }
+}
+
+TEST_F(Gemms, RepeatedCallsHaveTheSameBits) {
+  for (const bool portable : {false, true}) {
+    const OpTable<float>& table = cpu_table(portable);
+    for (const Compute compute : {Compute::f32, Compute::bf16}) {
+      if (compute == Compute::bf16 && !portable && !native_bf16()) continue;
+      for (int transposes = 0; transposes < 4; ++transposes) {
+        Problem p = make_problem(64, 96, 2000, transposes, true, 0);
+        p.g.compute = compute;
+        const std::vector<float> first = run(table, p);
+        for (int i = 0; i < 5; ++i) ASSERT_EQ(run(table, p), first) << describe(p, table);
+      }
+    }
+  }
+}
+
+TEST_F(Gemms, UnknownOrUnavailableLevelsAreRefusedWithTheChoices) {
+  try {
+    set_cpu_level("avx1024");
+    FAIL() << "accepted";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("scalar"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace dormouse::ops
