@@ -5,7 +5,8 @@
 //   dv = B dR,  dbeta_i = dR_i.Y_i - sum_j (dR N^T)_ij l_ij,  D <- exp(G_C) D + q^^T dO - k^^T (B dR)
 //   queries  dq = (dO S^T) exp(G) + sum_j dp_ij k_j E_ij
 //   keys, as row  (-(B dR) S^T) exp(G) + sum_j dl_ij k_j E_ij;  as column  (N D^T) exp(G_C - G) + sum_i (dp_ij q_i + dl_ij k_i) E_ij
-//   dG = q dq + k (row - column), last row += exp(G_C) rowsum(S D) + sum_i k_i (N D^T)_i exp(G_C - G_i);  dg = reverse running sum
+//   dg_t = exp(G_C) rowsum(S D) + sum_{j<t} k_j (N D^T)_j exp(G_C - G_j) + sum_{i>=t} (q dq + k (row - column))_i  without the
+//   leaving state's columns
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/kda_backward.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
@@ -18,7 +19,7 @@ namespace dormouse::ops::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// rows [32,ld] and columns [16,ld] of the pair gradients from weights [32,16] (dp, then dl), one pair at a time.
+// rows [32,ld] and columns [16,ld] of the pair gradients from weights [32,16] (dp, then dl, both strict), one pair at a time.
 HWY_NOINLINE void pair_gradients_pairwise(std::size_t ld, const float* q, const float* k, const float* g, const float* weights, float* rows,
                                           float* columns) {
   const D d;
@@ -28,9 +29,9 @@ HWY_NOINLINE void pair_gradients_pairwise(std::size_t ld, const float* q, const 
     for (std::size_t c = 0; c < ld; c += kLanes) {
       const V kj = hn::Load(d, k + j * ld + c);
       V sum = hn::Zero(d), column = hn::Zero(d);
-      for (std::size_t i = j; i < kKdaRows; ++i) {
+      for (std::size_t i = j + 1; i < kKdaRows; ++i) {
         const std::size_t at = i * ld + c;
-        if (i > j) sum = hn::Add(sum, hn::Load(d, g + at));
+        sum = hn::Add(sum, hn::Load(d, g + at));
         const V e = exp_nats(sum), ke = hn::Mul(kj, e);
         const V dp = hn::Set(d, weights[i * kKdaRows + j]), dl = hn::Set(d, weights[(kKdaRows + i) * kKdaRows + j]);
         hn::Store(hn::MulAdd(dp, ke, hn::Load(d, rows + at)), d, rows + at);
@@ -62,28 +63,36 @@ HWY_NOINLINE void end_gradient(std::size_t ld, const float* HWY_RESTRICT s, cons
   }
 }
 
-// The last step of a chunk: in xs [32,ld] = (dO S^T, -(B dR) S^T), n_d [16,ld] = N D^T, rows, columns the pair gradients;
-// out dq over xs, dk over xs + 16 ld, dg over columns.
+// The last step of a chunk: in xs [32,ld] = (dO S^T, -(B dR) S^T), n_d [16,ld] = N D^T, rows and columns the pair gradients of the
+// strict triangles, diagonal[i] = dp_ii; out dq over xs, dk over xs + 16 ld, dg over columns.
+// dg_t is summed so that nothing of order 1 cancels when exp(g) is small: the pairs i = j take no part, and a key's share of the
+// leaving state enters as the sum over the rows before t, not as all rows less those from t on.
 HWY_NOINLINE void combine(std::size_t ld, const float* HWY_RESTRICT q, const float* HWY_RESTRICT k, const Decays& e,
-                          const float* HWY_RESTRICT n_d, const float* HWY_RESTRICT rows, const float* HWY_RESTRICT end,
-                          float* HWY_RESTRICT xs, float* HWY_RESTRICT columns) {
+                          const float* HWY_RESTRICT n_d, const float* HWY_RESTRICT rows, const float* HWY_RESTRICT diagonal,
+                          const float* HWY_RESTRICT end, float* HWY_RESTRICT xs, float* HWY_RESTRICT columns) {
   const D d;
   const std::size_t r = kKdaRows * ld;
   for (std::size_t c = 0; c < ld; c += kLanes) {
-    V run = hn::Load(d, end + c);
-    for (std::size_t at = c; at < r; at += ld)
-      run = hn::MulAdd(hn::Mul(hn::Load(d, k + at), hn::Load(d, n_d + at)), hn::Load(d, e.to_end + at), run);
+    V leaving[kKdaRows], before[kKdaRows];  // a key's gradient through the leaving state; end + sum_{j<i} k_j leaving_j
+    V sum = hn::Load(d, end + c);
+    for (std::size_t i = 0; i < kKdaRows; ++i) {
+      const std::size_t at = i * ld + c;
+      leaving[i] = hn::Mul(hn::Load(d, n_d + at), hn::Load(d, e.to_end + at));
+      before[i] = sum;
+      sum = hn::MulAdd(hn::Load(d, k + at), leaving[i], sum);
+    }
+    V run = hn::Zero(d);
     for (std::size_t i = kKdaRows; i-- > 0;) {
       const std::size_t at = i * ld + c;
+      const V qi = hn::Load(d, q + at), ki = hn::Load(d, k + at), diag = hn::Set(d, diagonal[i]);
       const V start = hn::Load(d, e.from_start + at), from_mid = hn::Load(d, e.from_mid + at);
       const V dq = hn::MulAdd(hn::Load(d, xs + at), start, hn::Mul(hn::Load(d, rows + at), from_mid));
       const V row = hn::MulAdd(hn::Load(d, xs + r + at), start, hn::Mul(hn::Load(d, rows + r + at), from_mid));
-      const V column =
-          hn::MulAdd(hn::Load(d, n_d + at), hn::Load(d, e.to_end + at), hn::Mul(hn::Load(d, columns + at), hn::Load(d, e.to_mid + at)));
-      run = hn::Add(run, hn::MulAdd(hn::Load(d, q + at), dq, hn::Mul(hn::Load(d, k + at), hn::Sub(row, column))));
-      hn::Store(dq, d, xs + at);
-      hn::Store(hn::Add(row, column), d, xs + r + at);
-      hn::Store(run, d, columns + at);
+      const V column = hn::Mul(hn::Load(d, columns + at), hn::Load(d, e.to_mid + at));
+      run = hn::Add(run, hn::MulAdd(qi, dq, hn::Mul(ki, hn::Sub(row, column))));
+      hn::Store(hn::MulAdd(diag, ki, dq), d, xs + at);
+      hn::Store(hn::MulAdd(diag, qi, hn::Add(hn::Add(row, column), leaving[i])), d, xs + r + at);
+      hn::Store(hn::Add(run, before[i]), d, columns + at);
     }
   }
 }
@@ -99,7 +108,7 @@ std::size_t backward_unit(const KdaUnit& u, const KdaBackward& io, float* scratc
   float *q = carve.take(r), *k = carve.take(r), *v = carve.take(r), *g = carve.take(r), *beta = carve.take(kKdaRows);
   float *out = carve.take(2 * r), *residual = carve.take(r), *fresh = carve.take(r), *fresh_t = carve.take(r), *dn = carve.take(r);
   float *xs = carve.take(2 * r), *n_d_t = carve.take(r), *n_d = carve.take(r), *rows = carve.take(2 * r), *columns = carve.take(r);
-  float *weights = carve.take(2 * pairs), *end = carve.take(ld);
+  float *weights = carve.take(2 * pairs), *end = carve.take(ld), *diagonal = carve.take(kKdaRows);
   const Decays e{carve.take(r), carve.take(r), carve.take(r), carve.take(r), carve.take(ld)};
   Factors f{};
   f.hat = carve.take(2 * r);
@@ -139,7 +148,8 @@ std::size_t backward_unit(const KdaUnit& u, const KdaBackward& io, float* scratc
     transpose(kKdaRows, ld, fresh, ld, fresh_t, kKdaRows);
 
     gemm(kKdaRows, kKdaRows, ld, out, ld, 1, fresh_t, kKdaRows, weights, kKdaRows);  // dp
-    lower_triangle(false, weights);
+    for (std::size_t i = 0; i < kKdaRows; ++i) diagonal[i] = weights[i * (kKdaRows + 1)];
+    lower_triangle(true, weights);
     gemm(kKdaRows, ld, ld, f.k_end, ld, 1, grad, ld, dn, ld);
     gemm<Init::add>(8, ld, kKdaRows, f.p, 1, kKdaRows, out, ld, dn, ld);
     gemm<Init::add>(8, ld, 8, f.p + 8 * kKdaRows + 8, 1, kKdaRows, out + 8 * ld, ld, dn + 8 * ld, ld);
@@ -178,7 +188,7 @@ std::size_t backward_unit(const KdaUnit& u, const KdaBackward& io, float* scratc
     } else {
       pair_gradients_pairwise(ld, q, k, g, weights, rows, columns);
     }
-    combine(ld, q, k, e, n_d, rows, end, xs, columns);
+    combine(ld, q, k, e, n_d, rows, diagonal, end, xs, columns);
     if (io.dq != nullptr) store_rows<true>(n, hd, xs, ld, io.dq + x, u.row);
     if (io.dk != nullptr) store_rows<true>(n, hd, xs + r, ld, io.dk + x, u.row);
     if (io.dg != nullptr) store_rows<true>(n, hd, columns, ld, io.dg + x, u.row);
