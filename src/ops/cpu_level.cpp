@@ -54,6 +54,8 @@ std::size_t find_level(std::string_view name, std::string_view origin) {
 
 constexpr std::size_t kUnset = SIZE_MAX;
 std::size_t current = kUnset;
+// oneDNN takes its instruction set once, at its first use.
+std::size_t onednn_level = kUnset;
 
 void apply(std::size_t index) {
   std::int64_t disabled = 0;
@@ -61,17 +63,22 @@ void apply(std::size_t index) {
   static_cast<void>(detected_targets());
   hwy::DisableTargets(disabled);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-#ifdef DORMOUSE_ONEDNN
-  // Fails once a primitive exists: oneDNN then keeps its first level.
-  const std::string_view name = kLevels[index].name;
-  const dnnl_cpu_isa_t isa = name == "avx512" ? dnnl_cpu_isa_all : name == "avx2" ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41;
-  static_cast<void>(dnnl_set_max_cpu_isa(isa));
-#endif
   current = index;
 }
 
 void ensure_level() {
   if (current == kUnset) set_cpu_level("");
+}
+
+bool onednn_serves_level() {
+#ifdef DORMOUSE_ONEDNN
+  ensure_level();
+  const std::string_view name = kLevels[current].name;
+  const bool high_enough = name != "scalar" && name != "ssse3";  // oneDNN's kernels start at SSE4.1
+  return high_enough && (onednn_level == kUnset || onednn_level == current);
+#else
+  return false;
+#endif
 }
 
 }  // namespace
@@ -108,21 +115,29 @@ std::string cpu_level() {
 
 bool native_bf16() {
   ensure_level();
-#if HWY_ARCH_X86
+#if HWY_ARCH_X86 && (defined(__GNUC__) || defined(__clang__))
   return kLevels[current].name == "avx512" && __builtin_cpu_supports("avx512bf16") != 0;
 #else
   return false;
 #endif
 }
 
-bool cpu::onednn_allowed() {
-  ensure_level();
-  return kLevels[current].name != "scalar" && kLevels[current].name != "ssse3";
+bool cpu::onednn_ready() {
+  if (!onednn_serves_level()) return false;
+#ifdef DORMOUSE_ONEDNN
+  if (onednn_level == kUnset) {
+    const std::string_view name = kLevels[current].name;
+    const dnnl_cpu_isa_t isa = name == "avx512" ? dnnl_cpu_isa_all : name == "avx2" ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41;
+    if (dnnl_set_max_cpu_isa(isa) != dnnl_success) throw base::Error("oneDNN refuses the CPU level " + std::string(name));
+    onednn_level = current;
+  }
+#endif
+  return true;
 }
 
 std::string gemm_library() {
 #ifdef DORMOUSE_ONEDNN
-  if (cpu::onednn_allowed()) {
+  if (onednn_serves_level()) {
     const dnnl_version_t* version = dnnl_version();
     return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch);
   }

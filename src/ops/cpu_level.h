@@ -11,12 +11,12 @@ namespace dormouse::ops {
 std::vector<std::string> available_cpu_levels();
 
 // Forces `level` (from --cpu or DORMOUSE_CPU) for Highway, our own dispatch and oneDNN; "" = best, honouring DORMOUSE_CPU. Call
-// before the first kernel. Unknown or unavailable level: base::UsageError. (Tests may switch levels between calls; oneDNN
-// then keeps the first one.)
+// before the first kernel. Unknown or unavailable level: base::UsageError. Tests may switch levels between calls; oneDNN
+// takes its level once, at its first use, and at every other level the own GEMM runs in its place.
 void set_cpu_level(std::string_view level);
 std::string cpu_level();
 bool native_bf16();  // AVX512_BF16 present and not disabled by the level
 
-std::string gemm_library();  // "oneDNN 2.6.3" or "own"
+std::string gemm_library();  // "oneDNN 2.6.3" or "own", at the present level
 
 }  // namespace dormouse::ops

@@ -98,7 +98,7 @@ void gemm_bf16(const Gemm& g, const float* a, const float* b, float* c) {
 }  // namespace
 
 void gemm_onednn(const Gemm& g, const float* a, const float* b, float* c) {
-  if (!onednn_allowed()) {
+  if (!onednn_ready()) {
     gemm_portable(g, a, b, c);
     return;
   }

@@ -10,7 +10,8 @@ namespace dormouse::ops::cpu {
 // gemm_onednn.cpp: oneDNN, f32 and bf16. gemm_portable.cpp: own, f32, a row's bits independent of m; bf16 rounds its inputs.
 void gemm_onednn(const Gemm&, const float* a, const float* b, float* c);
 void gemm_portable(const Gemm&, const float* a, const float* b, float* c);
-bool onednn_allowed();  // false below SSE4.1, oneDNN's lowest instruction set: the own GEMM runs there
+// Readies oneDNN at the CPU level of its first use; false at other levels and below SSE4.1 (cpu_level.cpp).
+bool onednn_ready();
 
 // bf16.cpp: dense to [rows,cols] from rows `ld` apart, nearest even, NaN stays NaN.
 void round_to_bf16(std::int64_t rows, std::int64_t cols, std::int64_t ld, const float* from, std::uint16_t* to);
