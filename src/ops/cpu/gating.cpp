@@ -37,11 +37,11 @@ void DecayRowsBackward(std::int64_t rows, std::int64_t heads, std::int64_t head_
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t at = (r * heads + h) * head_dim;
       const float* bias_h = bias + h * head_dim;
-      const float inverse = -1.0f / g_min;
+      const float inverse = 1.0f / g_min;
       const auto slope = [&](auto d, std::int64_t j) HWY_ATTR {  // dg/dzeta * dg
         const auto gv = hn::LoadU(d, g + at + j);
-        const auto s = hn::MulAdd(gv, hn::Set(d, inverse), hn::Set(d, 1.0f));
-        return hn::Mul(hn::Mul(hn::LoadU(d, dg + at + j), hn::Mul(gv, s)), hn::Set(d, steep[h]));
+        const auto rest = hn::Mul(hn::Sub(hn::Set(d, g_min), gv), hn::Set(d, inverse));  // 1 - s, exactly 0 at g = g_min
+        return hn::Mul(hn::Mul(hn::LoadU(d, dg + at + j), hn::Mul(gv, rest)), hn::Set(d, steep[h]));
       };
       if (da_log != nullptr) {
         da_log[h] += sum_of(head_dim, [&](auto d, std::int64_t j) HWY_ATTR {
