@@ -32,8 +32,7 @@ std::vector<std::uint32_t> Session::keys_for(std::span<const std::uint8_t> bytes
   table::ngram_keys(row, config_.engram_orders, keys);
   keys.erase(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(tail_.size() * table::kOrders));
   const auto longest = static_cast<std::size_t>(*std::max_element(config_.engram_orders.begin(), config_.engram_orders.end()));
-  tail_ = row;
-  if (tail_.size() > longest) tail_.erase(tail_.begin(), tail_.end() - static_cast<std::ptrdiff_t>(longest));
+  tail_.assign(row.end() - static_cast<std::ptrdiff_t>(std::min(longest, row.size())), row.end());
   return keys;
 }
 
@@ -68,8 +67,9 @@ void Session::step(std::uint8_t byte) {
 
 GenerateStats generate(Session& session, Sampler& sampler, std::span<const std::uint8_t> prompt, std::int64_t bytes,
                        const std::function<bool(std::uint8_t)>& put) {
+  constexpr std::uint8_t kNewline = '\n';
+  if (prompt.empty()) prompt = std::span(&kNewline, 1);
   std::vector<std::uint8_t> text(prompt.begin(), prompt.end());
-  if (text.empty()) text.push_back('\n');
   GenerateStats stats;
   stats.prompt_bytes = static_cast<std::int64_t>(text.size());
   auto start = Clock::now();
@@ -82,7 +82,7 @@ GenerateStats generate(Session& session, Sampler& sampler, std::span<const std::
     ++stats.written_bytes;
     if (!put(byte)) break;
     text.push_back(byte);
-    if (text.size() > 2 * kRemembered) text.erase(text.begin(), text.end() - static_cast<std::ptrdiff_t>(kRemembered));
+    if (text.size() > 2 * kRemembered) text = std::vector<std::uint8_t>(text.end() - static_cast<std::ptrdiff_t>(kRemembered), text.end());
     session.step(byte);
   }
   stats.write_seconds = seconds_since(start);
