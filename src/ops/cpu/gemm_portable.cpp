@@ -19,13 +19,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Registers: 32 with AVX-512 (12 x 2 sums), 16 below it (6 x 2 sums).
+// Registers: 32 with AVX-512 (12 x 2 sums; few rows 4 x 6), 16 below it (6 x 2; 4 x 2).
 #if HWY_TARGET <= HWY_AVX3
 constexpr std::int64_t kRows = 12;
+constexpr int kWideVectors = 6;
 #elif HWY_TARGET == HWY_SCALAR
 constexpr std::int64_t kRows = 4;
+constexpr int kWideVectors = 2;
 #else
 constexpr std::int64_t kRows = 6;
+constexpr int kWideVectors = 2;
 #endif
 constexpr std::int64_t kBlockRows = kRows * (96 / kRows);  // rows of a packed at once: 96 KiB
 
@@ -69,11 +72,25 @@ HWY_INLINE void pack_transposing(const float* from, std::int64_t ld, std::int64_
   }
 }
 
-// to[p*width + i] = from[p*ld + i]
+// to[p*width + i] = from[p*ld + i] for i < count; 0 for count <= i < width.
 HWY_INLINE void pack_straight(const float* from, std::int64_t ld, std::int64_t count, std::int64_t depth, std::int64_t width, float* to) {
+  if (count == kRows && width == kRows) {
+    for (std::int64_t p = 0; p < depth; ++p) std::memcpy(to + p * kRows, from + p * ld, kRows * sizeof(float));
+    return;
+  }
+  if (count == width && width == StripWidth()) {
+    const D d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (std::int64_t p = 0; p < depth; ++p) {
+      hn::StoreU(hn::LoadU(d, from + p * ld), d, to + p * width);
+      hn::StoreU(hn::LoadU(d, from + p * ld + lanes), d, to + p * width + lanes);
+    }
+    return;
+  }
   for (std::int64_t p = 0; p < depth; ++p) {
-    std::memcpy(to + p * width, from + p * ld, static_cast<std::size_t>(count) * sizeof(float));
-    for (std::int64_t i = count; i < width; ++i) to[p * width + i] = 0;
+    std::int64_t i = 0;
+    for (; i < count; ++i) to[p * width + i] = from[p * ld + i];
+    for (; i < width; ++i) to[p * width + i] = 0;
   }
 }
 
@@ -131,31 +148,52 @@ HWY_INLINE void micro(std::int64_t depth, const float* HWY_RESTRICT a, const flo
   }
 }
 
-// One to four rows of a, read in place, against a strip.
-template <int kCount>
+// kCount rows of a, read in place, against kVectors vectors of columns. The same sums in the same order as micro().
+template <int kCount, int kVectors>
 HWY_INLINE void few_rows(std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t row_step, std::int64_t k_step,
                          const float* HWY_RESTRICT b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
   const D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  V sum0[kCount];
-  V sum1[kCount];
-  for (int i = 0; i < kCount; ++i) sum0[i] = sum1[i] = hn::Zero(d);
+  V sums[kCount * kVectors];
+#pragma GCC unroll 24
+  for (int i = 0; i < kCount * kVectors; ++i) sums[i] = hn::Zero(d);
   for (std::int64_t p = 0; p < depth; ++p) {
-    const V b0 = hn::LoadU(d, b + p * ldb);
-    const V b1 = hn::LoadU(d, b + p * ldb + lanes);
-    for (int i = 0; i < kCount; ++i) {
-      const V x = hn::Set(d, a[i * row_step + p * k_step]);
-      sum0[i] = hn::MulAdd(x, b0, sum0[i]);
-      sum1[i] = hn::MulAdd(x, b1, sum1[i]);
+    V x[kCount];
+#pragma GCC unroll 4
+    for (int i = 0; i < kCount; ++i) x[i] = hn::Set(d, a[i * row_step + p * k_step]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const V bv = hn::LoadU(d, b + p * ldb + v * lanes);
+#pragma GCC unroll 4
+      for (int i = 0; i < kCount; ++i) sums[i * kVectors + v] = hn::MulAdd(x[i], bv, sums[i * kVectors + v]);
     }
   }
+#pragma GCC unroll 4
   for (int i = 0; i < kCount; ++i) {
-    if (add) {
-      sum0[i] = hn::Add(hn::LoadU(d, c + i * ldc), sum0[i]);
-      sum1[i] = hn::Add(hn::LoadU(d, c + i * ldc + lanes), sum1[i]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = c + i * ldc + v * lanes;
+      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sums[i * kVectors + v]) : sums[i * kVectors + v], d, to);
     }
-    hn::StoreU(sum0[i], d, c + i * ldc);
-    hn::StoreU(sum1[i], d, c + i * ldc + lanes);
+  }
+}
+
+template <int kVectors>
+HWY_INLINE void few_rows_of(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t row_step, std::int64_t k_step,
+                            const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
+  switch (rows) {
+    case 1:
+      few_rows<1, kVectors>(depth, a, row_step, k_step, b, ldb, c, ldc, add);
+      break;
+    case 2:
+      few_rows<2, kVectors>(depth, a, row_step, k_step, b, ldb, c, ldc, add);
+      break;
+    case 3:
+      few_rows<3, kVectors>(depth, a, row_step, k_step, b, ldb, c, ldc, add);
+      break;
+    default:
+      few_rows<4, kVectors>(depth, a, row_step, k_step, b, ldb, c, ldc, add);
+      break;
   }
 }
 
@@ -203,49 +241,38 @@ void GemmPacked(const PackedGemm& g, const Operand& a, const float* packed, floa
   }
 }
 
-// Few rows (m <= kFewRows), columns [column_begin, column_end): b is read once, a strip at a time; in place unless it is
-// transposed or the strip is the ragged last one. `strip_scratch`: kGemmDepth * StripWidth() floats.
-void GemmFewRows(const PackedGemm& g, const Operand& a, const Operand& b, float* c, float* strip_scratch) {
+// Few rows (m <= kFewRows), columns [column_begin, column_end): b is read once, several strips side by side, or where it is
+// transposed, and for the last columns, strip by strip through `work` (kGemmDepth * StripWidth() floats).
+void GemmFewRows(const PackedGemm& g, const Operand& a, const Operand& b, float* c, float* work) {
   const std::int64_t width = StripWidth();
+  const std::int64_t wide = kWideVectors / 2 * width;
   const std::int64_t row_step = a.transposed ? 1 : a.ld;
   const std::int64_t k_step = a.transposed ? a.ld : 1;
-  for (std::int64_t j = g.column_begin; j < g.column_end; j += width) {
+  for (std::int64_t j = g.column_begin; j < g.column_end;) {
+    const bool in_place = !b.transposed && j + wide <= g.column_end;
     const std::int64_t columns = std::min(width, g.n - j);
     for (std::int64_t p = 0; p < g.k; p += kGemmDepth) {
       const std::int64_t depth = std::min(kGemmDepth, g.k - p);
       const bool add = g.accumulate || p > 0;
-      const float* strip = b.data + p * b.ld + j;
-      std::int64_t ldb = b.ld;
-      if (b.transposed || columns < width) {
-        if (b.transposed) {
-          pack_transposing(b.data + j * b.ld + p, b.ld, columns, depth, width, strip_scratch);
-        } else {
-          pack_straight(strip, b.ld, columns, depth, width, strip_scratch);
-        }
-        strip = strip_scratch;
-        ldb = width;
+      if (b.transposed) {
+        pack_transposing(b.data + j * b.ld + p, b.ld, columns, depth, width, work);
+      } else if (!in_place) {
+        pack_straight(b.data + p * b.ld + j, b.ld, columns, depth, width, work);
       }
       for (std::int64_t i = 0; i < g.m; i += 4) {
         const std::int64_t rows = std::min<std::int64_t>(4, g.m - i);
         const float* from = a.data + i * row_step + p * k_step;
-        with_edges(rows, rows, columns, c + i * g.ldc + j, g.ldc, add, [&](float* to, std::int64_t ldc, bool add_to) HWY_ATTR {
-          switch (rows) {
-            case 1:
-              few_rows<1>(depth, from, row_step, k_step, strip, ldb, to, ldc, add_to);
-              break;
-            case 2:
-              few_rows<2>(depth, from, row_step, k_step, strip, ldb, to, ldc, add_to);
-              break;
-            case 3:
-              few_rows<3>(depth, from, row_step, k_step, strip, ldb, to, ldc, add_to);
-              break;
-            default:
-              few_rows<4>(depth, from, row_step, k_step, strip, ldb, to, ldc, add_to);
-              break;
-          }
-        });
+        float* to = c + i * g.ldc + j;
+        if (in_place) {
+          few_rows_of<kWideVectors>(rows, depth, from, row_step, k_step, b.data + p * b.ld + j, b.ld, to, g.ldc, add);
+        } else {
+          with_edges(rows, rows, columns, to, g.ldc, add, [&](float* tile, std::int64_t ldc, bool add_to) HWY_ATTR {
+            few_rows_of<2>(rows, depth, from, row_step, k_step, work, width, tile, ldc, add_to);
+          });
+        }
       }
     }
+    j += in_place ? wide : width;
   }
 }
 
@@ -287,7 +314,7 @@ const float* rounded(Slot slot, const float* from, std::int64_t rows, std::int64
 void few_rows_gemm(const Gemm& g, const Operand& a, const Operand& b, float* c) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(GemmFewRows);
   const std::int64_t width = strip_width();
-  for_ranges(g.n, width, g.m * g.n * g.k < kSerialProducts ? 0 : kSerialElements, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(g.n, 3 * width, g.m * g.n * g.k < kSerialProducts ? 0 : kSerialElements, [&](std::int64_t begin, std::int64_t end) {
     kernel({g.m, g.n, g.k, g.ldc, begin, end, g.accumulate}, a, b, c, scratch(Slot::tile_pack, kGemmDepth * width));
   });
 }
