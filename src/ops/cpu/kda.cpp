@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/kda.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -11,6 +12,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace dormouse::ops::cpu {
 namespace HWY_NAMESPACE {
+
+namespace {
+
+// to[hd,hd] = s[ld,ld]. Not read before the backward, long after: past the caches where the alignment allows.
+HWY_INLINE void store_chunk_state(std::size_t hd, std::size_t ld, const float* s, float* to) {
+  const D d;
+  if (hd != ld || reinterpret_cast<std::uintptr_t>(to) % (kLanes * sizeof(float)) != 0) {
+    store_rows<false>(hd, hd, s, ld, to, hd);
+    return;
+  }
+  for (std::size_t i = 0; i < hd * hd; i += kLanes) hn::Stream(hn::Load(d, s + i), d, to + i);
+}
+
+}  // namespace
 
 // All chunks of one unit, first to last. Returns the number of pairwise chunks.
 std::size_t forward_unit(const KdaUnit& u, const KdaForward& io, float* scratch) {
@@ -23,9 +38,9 @@ std::size_t forward_unit(const KdaUnit& u, const KdaForward& io, float* scratch)
   Factors f{};
   f.hat = carve.take(2 * r);
   f.k_end = carve.take(r);
-  f.mid = carve.take(2 * r);
-  f.k_mid = carve.take(r);
-  f.k_mid_t = carve.take(r);
+  f.first = carve.take(2 * r);
+  f.k_first = carve.take(r);
+  f.k_first_t = carve.take(r);
   f.p = carve.take(2 * pairs);
   f.l = f.p + pairs;
   f.lower = carve.take(pairs);
@@ -40,7 +55,7 @@ std::size_t forward_unit(const KdaUnit& u, const KdaForward& io, float* scratch)
     load_rows(n, hd, ld, io.v + x, u.row, 1, v);
     load_rows(n, hd, ld, io.g + x, u.row, 1, g);
     load_beta(n, io.beta + u.beta + chunk * kKdaRows * u.beta_row, u.beta_row, beta);
-    if (io.chunk_states != nullptr) store_rows<false>(hd, hd, s, ld, io.chunk_states + u.chunk_state + chunk * hd * hd, hd);
+    if (io.chunk_states != nullptr) store_chunk_state(hd, ld, s, io.chunk_states + u.chunk_state + chunk * hd * hd);
     if (!chunk_factors(ld, q, k, g, beta, e, f)) ++pairwise;
 
     gemm(2 * kKdaRows, ld, ld, f.hat, ld, 1, s, ld, reads, ld);  // q^ S, k^ S
@@ -56,6 +71,7 @@ std::size_t forward_unit(const KdaUnit& u, const KdaForward& io, float* scratch)
     if (chunk + 1 < u.chunks || io.state != nullptr) gemm<Init::scaled>(ld, ld, kKdaRows, f.k_end, 1, ld, fresh, ld, s, ld, e.total);
   }
   if (io.state != nullptr) store_rows<false>(hd, hd, s, ld, io.state + u.state, hd);
+  hwy::FlushStream();
   return pairwise;
 }
 
