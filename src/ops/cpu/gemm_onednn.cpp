@@ -1,4 +1,5 @@
-// GEMM through oneDNN. f32: dnnl_sgemm; bf16: matmul primitives on rounded copies. Why which: docs/decisions/0001-gemm.md
+// GEMM through oneDNN. f32: dnnl_sgemm, or a matmul primitive where that is faster; bf16: matmul primitives on rounded copies.
+// Why which: docs/decisions/0001-gemm.md
 #ifdef DORMOUSE_ONEDNN
 
 #include <dnnl.hpp>
@@ -21,13 +22,13 @@ namespace {
                     " k=" + std::to_string(g.k) + " (" + std::string(message) + "); build with -DDORMOUSE_ONEDNN=OFF to do without it");
 }
 
-void gemm_f32(const Gemm& g, const float* a, const float* b, float* c) {
+void sgemm(const Gemm& g, const float* a, const float* b, float* c) {
   const dnnl_status_t status = dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, a, g.lda, b, g.ldb,
                                           g.accumulate ? 1.0f : 0.0f, c, g.ldc);
   if (status != dnnl_success) fail(g, "sgemm", "status " + std::to_string(status));
 }
 
-struct Bf16Matmul {
+struct Matmul {
   dnnl::matmul primitive;
   dnnl::memory::desc a, b, c, workspace;
 };
@@ -37,13 +38,14 @@ dnnl::engine& engine() {
   return instance;
 }
 
-Bf16Matmul make_bf16(const Gemm& g) {
+Matmul make_matmul(const Gemm& g) {
   using Type = dnnl::memory::data_type;
+  const Type input = g.compute == Compute::bf16 ? Type::bf16 : Type::f32;
   const auto desc = [](std::int64_t rows, std::int64_t cols, Type type, bool transposed, std::int64_t ld) {
     return dnnl::memory::desc({rows, cols}, type, transposed ? dnnl::memory::dims{1, ld} : dnnl::memory::dims{ld, 1});
   };
-  const auto a = desc(g.m, g.k, Type::bf16, g.transpose_a, g.transpose_a ? g.m : g.k);
-  const auto b = desc(g.k, g.n, Type::bf16, g.transpose_b, g.transpose_b ? g.k : g.n);
+  const auto a = desc(g.m, g.k, input, g.transpose_a, g.lda);
+  const auto b = desc(g.k, g.n, input, g.transpose_b, g.ldb);
   const auto c = desc(g.m, g.n, Type::f32, false, g.ldc);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -56,20 +58,43 @@ Bf16Matmul make_bf16(const Gemm& g) {
   return {dnnl::matmul(description), a, b, c, description.scratchpad_desc()};
 }
 
-// m, n, k, ldc, transposes and accumulate, threads (a primitive is compiled for a team size)
-using Key = std::array<std::int64_t, 6>;
+// m, n, k, leading dimensions, flags, threads (a primitive is compiled for a team size)
+using Key = std::array<std::int64_t, 8>;
 
-const Bf16Matmul& cached_bf16(const Gemm& g) {
-  static std::map<Key, Bf16Matmul> cache;
+const Matmul& cached_matmul(const Gemm& g) {
+  static std::map<Key, Matmul> cache;
   constexpr std::size_t kMost = 4096;
-  const Key key{g.m, g.n, g.k, g.ldc, (g.transpose_a ? 1 : 0) + (g.transpose_b ? 2 : 0) + (g.accumulate ? 4 : 0), team_size()};
+  const std::int64_t flags =
+      (g.transpose_a ? 1 : 0) + (g.transpose_b ? 2 : 0) + (g.accumulate ? 4 : 0) + (g.compute == Compute::bf16 ? 8 : 0);
+  const Key key{g.m, g.n, g.k, g.lda, g.ldb, g.ldc, flags, team_size()};
   const auto found = cache.find(key);
   if (found != cache.end()) return found->second;
   if (cache.size() >= kMost) cache.clear();
-  return cache.emplace(key, make_bf16(g)).first->second;
+  return cache.emplace(key, make_matmul(g)).first->second;
 }
 
-void gemm_bf16(const Gemm& g, const float* a, const float* b, float* c) {
+// a and b: f32 or bf16, as g.compute says.
+void matmul(const Gemm& g, const void* a, const void* b, float* c) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto memory = [](const dnnl::memory::desc& desc, const void* data) {
+    return dnnl::memory(desc, engine(), const_cast<void*>(data));  // NOLINT: oneDNN only reads its sources
+  };
+  try {
+    static dnnl::stream stream(engine());
+    const Matmul& cached = cached_matmul(g);
+    const void* workspace = scratch_bytes(Slot::onednn, cached.workspace.get_size());
+    cached.primitive.execute(stream, {{DNNL_ARG_SRC, memory(cached.a, a)},
+                                      {DNNL_ARG_WEIGHTS, memory(cached.b, b)},
+                                      {DNNL_ARG_DST, memory(cached.c, c)},
+                                      {DNNL_ARG_SCRATCHPAD, memory(cached.workspace, workspace)}});
+    stream.wait();
+  } catch (const dnnl::error& error) {
+    fail(g, "matmul", error.what());
+  }
+}
+
+void matmul_bf16(const Gemm& g, const float* a, const float* b, float* c) {
   const std::int64_t a_rows = g.transpose_a ? g.k : g.m;
   const std::int64_t a_cols = g.transpose_a ? g.m : g.k;
   const std::int64_t b_rows = g.transpose_b ? g.n : g.k;
@@ -78,21 +103,18 @@ void gemm_bf16(const Gemm& g, const float* a, const float* b, float* c) {
   auto* b_half = static_cast<std::uint16_t*>(scratch_bytes(Slot::convert_b, static_cast<std::size_t>(b_rows * b_cols) * 2));
   round_to_bf16(a_rows, a_cols, g.lda, a, a_half);
   round_to_bf16(b_rows, b_cols, g.ldb, b, b_half);
+  Gemm dense = g;
+  dense.lda = a_cols;
+  dense.ldb = b_cols;
+  matmul(dense, a_half, b_half, c);
+}
 
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  try {
-    static dnnl::stream stream(engine());
-    const Bf16Matmul& matmul = cached_bf16(g);
-    void* workspace = scratch_bytes(Slot::onednn, matmul.workspace.get_size());
-    matmul.primitive.execute(stream, {{DNNL_ARG_SRC, dnnl::memory(matmul.a, engine(), a_half)},
-                                      {DNNL_ARG_WEIGHTS, dnnl::memory(matmul.b, engine(), b_half)},
-                                      {DNNL_ARG_DST, dnnl::memory(matmul.c, engine(), c)},
-                                      {DNNL_ARG_SCRATCHPAD, dnnl::memory(matmul.workspace, engine(), workspace)}});
-    stream.wait();
-  } catch (const dnnl::error& error) {
-    fail(g, "bf16 matmul", error.what());
-  }
+// Narrow results: measured, docs/decisions/0001-gemm.md.
+bool matmul_is_faster(const Gemm& g) {
+  constexpr std::int64_t kManyInputs = 1 << 21;
+  if (g.transpose_b) return false;
+  if (g.n <= 64 && g.m * g.k >= kManyInputs) return true;
+  return g.n <= 16 && g.m >= 256 && !g.transpose_a;
 }
 
 }  // namespace
@@ -109,9 +131,11 @@ void gemm_onednn(const Gemm& g, const float* a, const float* b, float* c) {
     return;
   }
   if (g.compute == Compute::bf16) {
-    gemm_bf16(g, a, b, c);
+    matmul_bf16(g, a, b, c);
+  } else if (matmul_is_faster(g)) {
+    matmul(g, a, b, c);
   } else {
-    gemm_f32(g, a, b, c);
+    sgemm(g, a, b, c);
   }
 }
 
