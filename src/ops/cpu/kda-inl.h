@@ -1,13 +1,13 @@
 // Per-target pieces of the KDA kernels. A chunk is 16 rows; matrices in scratch are [16,ld] or [ld,ld] with ld a multiple of 16,
 // zero outside the valid rows and columns (a row with q = k = v = g = beta = 0 changes nothing).
 //
-// With G the running sum of g inside the chunk, m the middle row, S the entering state, B = diag(beta):
+// With G the running sum of g inside the chunk, S the entering state, B = diag(beta):
 //   q^ = q exp(G), k^ = k exp(G), k~ = k exp(G_C - G)                      (exponents <= 0)
 //   p_ij = q_i k_j exp(G_i - G_j) for j <= i,   l_ij likewise of k, k for j < i
 //   (I + B l) N = B (v - k^ S)     solved by substitution: neither W, U nor the inverse is formed
 //   o = q^ S + p N,   S' = exp(G_C) S + k~^T N                             (q scaled by hd^-1/2 beforehand)
-// Pair terms, factored: (q exp(G-G_m)) (k exp(G_m-G))^T, both factors within exp(+-44); a chunk that spans more gets them pair
-// by pair.
+// Pair terms, factored about the first row: (q exp(G-G_0)) (k exp(G_0-G))^T, both factors within exp(+-80); a chunk that spans more
+// gets them pair by pair. Not about the middle row: the rounding of a row would depend on rows after it, and causality is exact.
 #if defined(DORMOUSE_OPS_CPU_KDA_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DORMOUSE_OPS_CPU_KDA_INL_H_
 #undef DORMOUSE_OPS_CPU_KDA_INL_H_
@@ -32,7 +32,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, 16>;
 using V = hn::Vec<D>;
 constexpr std::size_t kLanes = hn::MaxLanes(D());
-constexpr std::size_t kMid = 7;  // spans 7 rows above, 8 below
 
 // exp(x) for x <= 88, relative error 2e-7 (0 below -87.3). exp(r) = 1 + r + r^2 c(r), |r| <= ln2/2; c minimax of degree 4 (3e-9).
 HWY_INLINE V exp_nats(V x) {
@@ -188,46 +187,41 @@ HWY_INLINE void load_state(std::size_t hd, std::size_t ld, const float* from, fl
   for (std::size_t r = 0; r < hd; ++r) std::memcpy(to + r * ld, from + r * hd, hd * sizeof(float));
 }
 
-struct Decays {                // [16,ld] each, total [ld]
-  float *from_start, *to_end;  // exp(G), exp(G_C - G)
-  float *from_mid, *to_mid;    // exp(G - G_m), exp(G_m - G); both 1 when pairwise
-  float* total;                // exp(G_C)
+struct Decays {                  // [16,ld] each, total [ld]
+  float *from_start, *to_end;    // exp(G), exp(G_C - G)
+  float *from_first, *to_first;  // exp(G - G_0), exp(G_0 - G); both 1 when pairwise
+  float* total;                  // exp(G_C)
 };
 
 // Returns whether the pair terms may be factored. g [16,ld].
 HWY_NOINLINE bool decays(std::size_t ld, const float* HWY_RESTRICT g, const Decays& out) {
   const D d;
-  float* HWY_RESTRICT h = out.from_mid;  // G - G_m, summed outward from the middle row
+  float* HWY_RESTRICT h = out.from_first;  // G - G_0
   V span = hn::Zero(d);
   bool ordered = true;
   for (std::size_t c = 0; c < ld; c += kLanes) {
-    V low = hn::Zero(d), high = hn::Zero(d);
-    hn::Store(low, d, h + kMid * ld + c);
-    for (std::size_t i = kMid; i-- > 0;) {
-      low = hn::Sub(low, hn::Load(d, g + (i + 1) * ld + c));
-      hn::Store(low, d, h + i * ld + c);
-      span = hn::Max(span, hn::Abs(low));
+    V sum = hn::Zero(d);
+    hn::Store(sum, d, h + c);
+    for (std::size_t i = 1; i < kKdaRows; ++i) {
+      sum = hn::Add(sum, hn::Load(d, g + i * ld + c));
+      hn::Store(sum, d, h + i * ld + c);
+      span = hn::Max(span, hn::Abs(sum));
     }
-    for (std::size_t i = kMid + 1; i < kKdaRows; ++i) {
-      high = hn::Add(high, hn::Load(d, g + i * ld + c));
-      hn::Store(high, d, h + i * ld + c);
-      span = hn::Max(span, hn::Abs(high));
-    }
-    ordered = ordered && hn::AllTrue(d, hn::Eq(hn::Sub(low, high), hn::Sub(low, high)));  // false for NaN
+    ordered = ordered && hn::AllTrue(d, hn::Eq(sum, sum));  // false for NaN
   }
   if (ordered && hn::AllTrue(d, hn::Le(span, hn::Set(d, kKdaFactoredSpan)))) {
     for (std::size_t c = 0; c < ld; c += kLanes) {
-      const V start = exp_nats(hn::Sub(hn::Load(d, g + c), hn::Load(d, h + c)));  // exp(G_m)
-      const V end = exp_nats(hn::Load(d, h + (kKdaRows - 1) * ld + c));           // exp(G_C - G_m)
+      const V start = exp_nats(hn::Load(d, g + c));                      // exp(G_0)
+      const V end = exp_nats(hn::Load(d, h + (kKdaRows - 1) * ld + c));  // exp(G_C - G_0)
       hn::Store(hn::Mul(start, end), d, out.total + c);
       for (std::size_t i = 0; i < kKdaRows; ++i) {
         const std::size_t at = i * ld + c;
         const V x = hn::Load(d, h + at);
-        const V from_mid = exp_nats(x), to_mid = exp_nats(hn::Neg(x));
-        hn::Store(from_mid, d, out.from_mid + at);
-        hn::Store(to_mid, d, out.to_mid + at);
-        hn::Store(hn::Mul(from_mid, start), d, out.from_start + at);
-        hn::Store(hn::Mul(to_mid, end), d, out.to_end + at);
+        const V from_first = exp_nats(x), to_first = exp_nats(hn::Neg(x));
+        hn::Store(from_first, d, out.from_first + at);
+        hn::Store(to_first, d, out.to_first + at);
+        hn::Store(hn::Mul(from_first, start), d, out.from_start + at);
+        hn::Store(hn::Mul(to_first, end), d, out.to_end + at);
       }
     }
     return true;
@@ -238,8 +232,8 @@ HWY_NOINLINE bool decays(std::size_t ld, const float* HWY_RESTRICT g, const Deca
     for (std::size_t i = 0; i < kKdaRows; ++i) {
       sum = hn::Add(sum, hn::Load(d, g + i * ld + c));
       hn::Store(exp_nats(sum), d, out.from_start + i * ld + c);
-      hn::Store(one, d, out.from_mid + i * ld + c);
-      hn::Store(one, d, out.to_mid + i * ld + c);
+      hn::Store(one, d, out.from_first + i * ld + c);
+      hn::Store(one, d, out.to_first + i * ld + c);
     }
     hn::Store(exp_nats(sum), d, out.total + c);
     sum = hn::Zero(d);
@@ -347,13 +341,13 @@ HWY_INLINE void scale_lower(const float* beta, const float* l, float* lower, flo
 struct Factors {
   float* hat;                  // [32,ld]: q exp(G), then k exp(G)
   float* k_end;                // [16,ld]: k exp(G_C - G)
-  float* mid;                  // [32,ld]: q exp(G - G_m), then k exp(G - G_m)
-  float *k_mid, *k_mid_t;      // [16,ld]: k exp(G_m - G); [ld,16]
+  float* first;                // [32,ld]: q exp(G - G_0), then k exp(G - G_0)
+  float *k_first, *k_first_t;  // [16,ld]: k exp(G_0 - G); [ld,16]
   float *p, *l;                // [16,16], l directly behind p
   float *lower, *minus_lower;  // [16,16]: beta_i l_ij and its negative
 };
 
-// Fills `f` and `e`; returns false for a chunk whose pair terms were formed pair by pair (then mid, k_mid, k_mid_t are not filled).
+// Fills `f` and `e`; returns false for a chunk whose pair terms were formed pair by pair (then first, k_first, k_first_t are not filled).
 HWY_INLINE bool chunk_factors(std::size_t ld, const float* q, const float* k, const float* g, const float* beta, const Decays& e,
                               const Factors& f) {
   const std::size_t r = kKdaRows * ld;
@@ -362,11 +356,11 @@ HWY_INLINE bool chunk_factors(std::size_t ld, const float* q, const float* k, co
   multiply(ld, k, e.from_start, f.hat + r);
   multiply(ld, k, e.to_end, f.k_end);
   if (factored) {
-    multiply(ld, q, e.from_mid, f.mid);
-    multiply(ld, k, e.from_mid, f.mid + r);
-    multiply(ld, k, e.to_mid, f.k_mid);
-    transpose(kKdaRows, ld, f.k_mid, ld, f.k_mid_t, kKdaRows);
-    gemm(2 * kKdaRows, kKdaRows, ld, f.mid, ld, 1, f.k_mid_t, kKdaRows, f.p, kKdaRows);
+    multiply(ld, q, e.from_first, f.first);
+    multiply(ld, k, e.from_first, f.first + r);
+    multiply(ld, k, e.to_first, f.k_first);
+    transpose(kKdaRows, ld, f.k_first, ld, f.k_first_t, kKdaRows);
+    gemm(2 * kKdaRows, kKdaRows, ld, f.first, ld, 1, f.k_first_t, kKdaRows, f.p, kKdaRows);
     lower_triangle(false, f.p);
     lower_triangle(true, f.l);
   } else {

@@ -15,9 +15,9 @@ void kda_backward(const Kda& p, const float* q, const float* k, const float* v, 
                   float* dbeta, float* dstate0);
 void kda_step(const Kda& p, const float* q, const float* k, const float* v, const float* g, const float* beta, float* state, float* o);
 
-// Chunks (of one unit) processed since the process started whose decay spans more than kKdaFactoredSpan nats on one side of the
-// middle row: their pair terms are formed one by one, several times slower. A layer with g >= -5 never has one.
-inline constexpr float kKdaFactoredSpan = 44;  // exp(2*44) is finite in f32; 8 rows of -5 span 40
+// Chunks (of one unit) processed since the process started whose decay spans more than kKdaFactoredSpan nats from the
+// first row: their pair terms are formed one by one, several times slower. A layer with g >= -5 never has one.
+inline constexpr float kKdaFactoredSpan = 80;  // 64 exp(80) is finite in f32; 15 rows of -5 span 75
 std::uint64_t kda_pairwise_chunks();
 
 }  // namespace dormouse::ops::cpu

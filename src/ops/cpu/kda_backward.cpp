@@ -43,13 +43,14 @@ HWY_NOINLINE void pair_gradients_pairwise(std::size_t ld, const float* q, const 
   }
 }
 
-HWY_INLINE void pair_gradients(std::size_t ld, const float* weights, const float* mid, const float* k_mid, float* rows, float* columns) {
+HWY_INLINE void pair_gradients(std::size_t ld, const float* weights, const float* first, const float* k_first, float* rows,
+                               float* columns) {
   const std::size_t half = 8 * kKdaRows;  // the upper eight rows of either triangle see the first eight columns only
-  gemm(8, ld, 8, weights, kKdaRows, 1, k_mid, ld, rows, ld);
-  gemm(8, ld, kKdaRows, weights + half, kKdaRows, 1, k_mid, ld, rows + 8 * ld, ld);
-  gemm(8, ld, 8, weights + 2 * half, kKdaRows, 1, k_mid, ld, rows + 16 * ld, ld);
-  gemm(8, ld, kKdaRows, weights + 3 * half, kKdaRows, 1, k_mid, ld, rows + 24 * ld, ld);
-  gemm(kKdaRows, ld, 2 * kKdaRows, weights, 1, kKdaRows, mid, ld, columns, ld);
+  gemm(8, ld, 8, weights, kKdaRows, 1, k_first, ld, rows, ld);
+  gemm(8, ld, kKdaRows, weights + half, kKdaRows, 1, k_first, ld, rows + 8 * ld, ld);
+  gemm(8, ld, 8, weights + 2 * half, kKdaRows, 1, k_first, ld, rows + 16 * ld, ld);
+  gemm(8, ld, kKdaRows, weights + 3 * half, kKdaRows, 1, k_first, ld, rows + 24 * ld, ld);
+  gemm(kKdaRows, ld, 2 * kKdaRows, weights, 1, kKdaRows, first, ld, columns, ld);
 }
 
 // end[d] = total[d] * sum_v s[d,v] grad[d,v]
@@ -85,10 +86,10 @@ HWY_NOINLINE void combine(std::size_t ld, const float* HWY_RESTRICT q, const flo
     for (std::size_t i = kKdaRows; i-- > 0;) {
       const std::size_t at = i * ld + c;
       const V qi = hn::Load(d, q + at), ki = hn::Load(d, k + at), diag = hn::Set(d, diagonal[i]);
-      const V start = hn::Load(d, e.from_start + at), from_mid = hn::Load(d, e.from_mid + at);
-      const V dq = hn::MulAdd(hn::Load(d, xs + at), start, hn::Mul(hn::Load(d, rows + at), from_mid));
-      const V row = hn::MulAdd(hn::Load(d, xs + r + at), start, hn::Mul(hn::Load(d, rows + r + at), from_mid));
-      const V column = hn::Mul(hn::Load(d, columns + at), hn::Load(d, e.to_mid + at));
+      const V start = hn::Load(d, e.from_start + at), from_first = hn::Load(d, e.from_first + at);
+      const V dq = hn::MulAdd(hn::Load(d, xs + at), start, hn::Mul(hn::Load(d, rows + at), from_first));
+      const V row = hn::MulAdd(hn::Load(d, xs + r + at), start, hn::Mul(hn::Load(d, rows + r + at), from_first));
+      const V column = hn::Mul(hn::Load(d, columns + at), hn::Load(d, e.to_first + at));
       run = hn::Add(run, hn::MulAdd(qi, dq, hn::Mul(ki, hn::Sub(row, column))));
       hn::Store(hn::MulAdd(diag, ki, dq), d, xs + at);
       hn::Store(hn::MulAdd(diag, qi, hn::Add(hn::Add(row, column), leaving[i])), d, xs + r + at);
@@ -113,9 +114,9 @@ std::size_t backward_unit(const KdaUnit& u, const KdaBackward& io, float* scratc
   Factors f{};
   f.hat = carve.take(2 * r);
   f.k_end = carve.take(r);
-  f.mid = carve.take(2 * r);
-  f.k_mid = carve.take(r);
-  f.k_mid_t = carve.take(r);
+  f.first = carve.take(2 * r);
+  f.k_first = carve.take(r);
+  f.k_first_t = carve.take(r);
   f.p = carve.take(2 * pairs);
   f.l = f.p + pairs;
   f.lower = carve.take(pairs);
@@ -184,7 +185,7 @@ std::size_t backward_unit(const KdaUnit& u, const KdaBackward& io, float* scratc
     gemm<Init::scaled>(ld, ld, 2 * kKdaRows, f.hat, 1, ld, out, ld, grad, ld, e.total);
 
     if (factored) {
-      pair_gradients(ld, weights, f.mid, f.k_mid, rows, columns);
+      pair_gradients(ld, weights, f.first, f.k_first, rows, columns);
     } else {
       pair_gradients_pairwise(ld, q, k, g, weights, rows, columns);
     }
