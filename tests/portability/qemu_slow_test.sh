@@ -38,5 +38,14 @@ for cpu in Nehalem Haswell; do
     echo "FAILED on $cpu: a metric is not a number"
     exit 1
   fi
-  echo "$cpu: $(grep -i -m 1 'avx\|sse\|cpu' "$work/out" || echo 'two steps')"
+  case $cpu in
+  Nehalem) level='CPU level \(scalar\|ssse3\|sse4\)' ;;
+  Haswell) level='CPU level avx2' ;;
+  esac
+  if ! grep -q "$level" "$work/out"; then
+    echo "FAILED on $cpu: another CPU level than expected"
+    cat "$work/out"
+    exit 1
+  fi
+  echo "$cpu: two steps, $(grep -o "$level" "$work/out" | head -n 1)"
 done
