@@ -40,6 +40,7 @@ check:
 	@tools/deps --check check
 	tools/format --check
 	sh tests/edges/edges_test.sh
+	sh tests/edges/shape_test.sh
 	cmake --preset asan
 	cmake --build build-asan --parallel $(JOBS)
 	tools/test build-asan -LE slow
