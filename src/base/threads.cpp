@@ -171,6 +171,7 @@ int set_threads(int wanted) {
   const int team = wanted == 0 ? available_threads() : wanted;
   omp_set_dynamic(0);
   omp_set_num_threads(team);
+  flush_denormals();  // libomp gives the MXCSR of the calling thread to the workers of every later region, libgomp does not
   int started = 0;
 #pragma omp parallel num_threads(team)
   {

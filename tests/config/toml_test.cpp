@@ -65,6 +65,7 @@ TEST(Toml, ReadsEveryTypeAndSection) {
   EXPECT_EQ(std::get<std::string>(model.at("text")), "a");
   EXPECT_EQ(std::get<std::vector<std::int64_t>>(model.at("list")), (std::vector<std::int64_t>{1, 2}));
   EXPECT_TRUE(std::get<std::vector<std::int64_t>>(model.at("empty")).empty());
+  EXPECT_EQ(std::get<std::string>(parse_toml("a = \"\"\"\\\n \xC3\xA9\"\"\"", "a.toml").at("").at("a")), "\xC3\xA9");
   EXPECT_TRUE(parse_toml("", "a.toml").empty());
 }
 
@@ -82,10 +83,14 @@ TEST(Toml, RefusesWhatIsNotFlatWithFileAndLine) {
       {"[[tensors]]\nname = 'x'\n", "tensors is a list with something else"},
       {"[\"\"]\na = 1\n", "a section without a name"},
       {"just text", "a.toml, line 1"},
+      {"[+]\na = 1\n", "a.toml: not TOML"},
+      {"\xC3\xA9 = 1\n", "a.toml, line 1"},
+      {"a\xC3\xA9 = 1\n", "a.toml, line 1"},
+      {"[\xC3\xA9]\n", "a.toml: not TOML"},
   };
-  for (const auto& [text, expected] : cases) {
-    const std::string message = message_of([&] { parse_toml(text, "a.toml"); });
-    EXPECT_NE(message.find(expected), std::string::npos) << text << " -> " << message;
+  for (const auto& one : cases) {
+    const std::string message = message_of([&] { parse_toml(one.first, "a.toml"); });
+    EXPECT_NE(message.find(one.second), std::string::npos) << one.first << " -> " << message;
   }
 }
 
