@@ -1,4 +1,5 @@
-// How kernels are split over threads: always by index, so a result never depends on which thread was faster.
+// How kernels are split over threads: always by index, so a result never depends on which thread was faster. Regions use the
+// whole team even for few pieces: libgomp ends the threads a smaller team leaves out, and makes them anew for the next.
 #pragma once
 
 #include <omp.h>
@@ -23,12 +24,11 @@ template <class Body>
 void for_ranges(std::int64_t n, std::int64_t grain, std::int64_t elements, const Body& body) {
   if (n <= 0) return;
   const std::int64_t pieces = ceil_div(n, grain);
-  const int threads = static_cast<int>(std::min<std::int64_t>(team_size(), pieces));
-  if (threads == 1 || elements < kSerialElements) {
+  if (pieces == 1 || team_size() == 1 || elements < kSerialElements) {
     body(std::int64_t{0}, n);
     return;
   }
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel
   {
     const std::int64_t id = omp_get_thread_num();
     const std::int64_t team = omp_get_num_threads();
@@ -51,15 +51,14 @@ struct RowBlocks {
 // body(block, begin, end)
 template <class Body>
 void for_blocks(const RowBlocks& blocks, std::int64_t elements, const Body& body) {
-  const int threads = static_cast<int>(std::min<std::int64_t>(team_size(), blocks.count));
   const auto run = [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) body(i, i * blocks.size, std::min(blocks.rows, (i + 1) * blocks.size));
   };
-  if (threads <= 1 || elements < kSerialElements) {
+  if (blocks.count <= 1 || team_size() == 1 || elements < kSerialElements) {
     run(0, blocks.count);
     return;
   }
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel
   {
     const std::int64_t id = omp_get_thread_num();
     const std::int64_t team = omp_get_num_threads();
