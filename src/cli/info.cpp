@@ -65,7 +65,7 @@ int show_file(const Flags& flags) {
     if (entry.name.starts_with("model.")) model_values += value.size();
     text += fmt::format("  {:<48} {:<5} {}\n", base::escape(entry.name), tensor::name_of(entry.dtype), dims_text(entry.dims));
   }
-  const bool checked = metadata.contains("crc32");
+  const bool checked = file.has_checksums();
   text += fmt::format("{} tensors, {} values ({} of the model), {}; checksums {}\n", file.entries().size(),
                       base::human_count(static_cast<std::uint64_t>(values)), base::human_count(static_cast<std::uint64_t>(model_values)),
                       base::human_bytes(static_cast<std::uint64_t>(bytes)), checked ? "verified" : "absent");

@@ -32,7 +32,8 @@ std::string nearest_of(const std::string& word, const std::vector<std::string>& 
 
 // The first word no option and no argument wanted: a typo, most likely.
 void refuse_extras(const CLI::App& app, const CLI::App& command) {
-  const auto extras = command.remaining();
+  auto extras = command.remaining();
+  std::erase(extras, "--");  // the mark before paths that begin with a dash
   if (extras.empty()) return;
   const std::string word = extras.front().substr(0, extras.front().find('='));
   const bool flag = word.size() > 1 && word[0] == '-';

@@ -40,6 +40,7 @@ class SafetensorsFile {
   const std::vector<Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   tensor::Tensor read(const Entry& entry) const;  // verifies the CRC
+  bool has_checksums() const { return !crc_.empty(); }
   const Entry* find(const std::string& name) const;
 
  private:

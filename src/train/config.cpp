@@ -98,6 +98,25 @@ std::string read_text(const std::filesystem::path& path) {
   return {bytes.begin(), bytes.end()};
 }
 
+// The first key of [model] or [train] in which two configs differ; "" when none. Lengths (--extend changes them), progress keys and
+// what the machine decides are left out.
+std::string first_difference(const RunConfig& a, const RunConfig& b) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  const auto collect = [&](const config::Field& field, const auto& value) {
+    const bool free = field.progress || field.name == "steps" || field.name == "time_limit" || field.name == "compute";
+    if (!free) texts.emplace_back(field.name, config::to_toml(config::Value(value)));
+  };
+  for_each_field(a.model, collect);
+  for_each_field(a.train, collect);
+  const auto ours = std::exchange(texts, {});
+  for_each_field(b.model, collect);
+  for_each_field(b.train, collect);
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i] != texts[i]) return ours[i].first;
+  }
+  return "";
+}
+
 void derive(RunConfig& config) {
   auto& train = config.train;
   if (train.seq_len == 0) train.seq_len = config.model.max_seq_len;
@@ -182,9 +201,9 @@ RunConfig resolve_existing(const Request& request, const RunConfig& base, std::s
   };
   if (request.preset && *request.preset != base.run.preset) refuse("--preset " + *request.preset, "preset " + base.run.preset);
   if (request.config_file) {
-    RunConfig other = base;
-    read_sections(other, read_text(*request.config_file), request.config_file->string());
-    if (!(other.model == base.model)) refuse("--config " + request.config_file->string(), "another [model]");
+    const RunConfig again = resolve_new(request);
+    const std::string different = first_difference(again, base);
+    if (!different.empty()) refuse("--config " + request.config_file->string(), "another " + different);
   }
   for (const auto& typed : request.typed) {
     RunConfig changed = config;

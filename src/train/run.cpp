@@ -279,7 +279,10 @@ int run(const Request& request, bool json) {
   RunData data = open_data(config, directory.root);
   bind_data(config, data, resume, directory.name());
   const std::uint64_t train_bytes = data.train.bytes;
-  data::ByteStream stream(data.train, config.train.seq_len, config.train.batch, static_cast<std::uint64_t>(config.train.seed));
+  const auto stream = with_path(config.data.path, [&] {
+    return std::make_unique<data::ByteStream>(data.train, config.train.seq_len, config.train.batch,
+                                              static_cast<std::uint64_t>(config.train.seed));
+  });
   const MemoryPlan plan = plan_memory(config, train_bytes);
   refuse_above(plan, base::available_memory());
 
@@ -292,7 +295,7 @@ int run(const Request& request, bool json) {
     throw base::Error(fmt::format("{} was started by another process just now", base::escape(directory.name())));
   remove_stale_temporaries(directory);
   base::write_file_atomically(directory.config(), write_config(config));
-  return Run(request, json, directory, config, std::move(data), stream).start(plan);
+  return Run(request, json, directory, config, std::move(data), *stream).start(plan);
 }
 
 }  // namespace dormouse::train

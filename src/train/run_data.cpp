@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/units.h"
 
 namespace dormouse::train {
 namespace {
@@ -61,7 +60,7 @@ RunData open_data(const RunConfig& config, const std::filesystem::path& run_dire
   std::string identity = data::data_identity(corpus);
   const auto limit = static_cast<std::uint64_t>(config.train.eval_bytes);
   if (config.data.eval_path.empty()) {
-    data::Split split = data::carve(corpus, static_cast<std::uint64_t>(config.data.eval_tail));
+    data::Split split = with_path(path, [&] { return data::carve(corpus, static_cast<std::uint64_t>(config.data.eval_tail)); });
     result.train = std::move(split.train);
     result.held_out_bytes = split.held_out.size();
     result.held_out = join(split.held_out_names);

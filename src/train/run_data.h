@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "data/corpus.h"
 #include "train/config.h"
 
@@ -22,6 +23,18 @@ struct RunData {
 
 // Finds the corpus, carves or reads the held-out text, checks that they do not overlap.
 RunData open_data(const RunConfig& config, const std::filesystem::path& run_directory);
+
+// Runs `work`; errors that do not name the data get its path in front.
+template <class Work>
+auto with_path(const std::filesystem::path& path, Work&& work) {
+  try {
+    return work();
+  } catch (const base::Error& error) {
+    const std::string name = base::escape(path.string()), what = error.what();
+    if (what.find(name) != std::string::npos) throw;
+    throw base::Error(name + ": " + what);
+  }
+}
 
 // Writes identity and names into a new run's config; on a resume compares them and refuses other data.
 void bind_data(RunConfig& config, const RunData& data, bool resume, const std::string& run_name);

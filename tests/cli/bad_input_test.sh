@@ -1,0 +1,97 @@
+#!/bin/sh
+# Every bad input of `dormouse train` and of the commands that read a model: one line, the right exit code, no run left behind.
+. "$(dirname "$0")/support.sh"
+: >empty.txt
+printf x >one.txt
+head -c 200 text.txt >few.txt
+expect 1 'error: .*empty\.txt.*empty' train --data empty.txt --run runs/bad
+expect 1 'error: .*one\.txt' train --data one.txt --run runs/bad
+expect 1 'error: .*few\.txt' train --data few.txt --run runs/bad
+expect 1 'error: .*nowhere' train --data nowhere --run runs/bad
+expect 1 'error: .*nowhere' train --data text.txt --eval nowhere --run runs/bad
+expect 2 'error: .*--data' train
+expect 2 'error: .*--data' train --run runs/bad
+
+mkdir -p tree/.hidden 'tree/a b'
+mkfifo tree/pipe
+cp text.txt "tree/a b/text.txt"
+expect 0 'skipped' train --config small.toml -t 1 --data tree --run runs/tree --steps 1
+mkdir only && mkfifo only/pipe
+expect 1 'error: .*only' train --data only --run runs/bad
+expect 1 'error: .*(pipe|regular)' train --data only/pipe --run runs/bad
+if [ "$(id -u)" -ne 0 ]; then
+  cp text.txt tree/secret && chmod 000 tree/secret
+  expect 0 'unreadable' train --config small.toml -t 1 --data tree --run runs/secret --steps 1
+fi
+
+expect 1 'error: ' train --data tree --eval "tree/a b" --run runs/bad
+expect 1 'error: ' train --data text.txt --eval text.txt --run runs/bad
+expect 2 'choose one' train --data text.txt --eval one.txt --eval-tail 100 --run runs/bad
+
+expect 2 'error: .*tinny.*tiny' train --data text.txt --preset tinny --run runs/bad
+expect 2 'error: .*d_modle.*d_model' train --data text.txt --set d_modle=3 --run runs/bad
+expect 2 'error: .*--batc.*--batch' train --data text.txt --batc 3 --run runs/bad
+expect 2 'error: .*trian.*train' trian
+expect 2 'error: .*d_model.*whole number' train --data text.txt --set d_model=wide --run runs/bad
+expect 2 'error: .*key=value' train --data text.txt --set d_model --run runs/bad
+expect 2 'error: .*--steps 0' train --data text.txt --steps 0 --run runs/bad
+expect 2 'error: .*--batch 0' train --data text.txt --batch 0 --run runs/bad
+expect 2 'error: .*--batch' train --data text.txt --batch 100000000000000000000 --run runs/bad
+expect 2 'error: .*batch' train --data text.txt --batch 1000000 --run runs/bad
+expect 2 'error: .*--seq-len 512.*256' train --data text.txt --seq-len 512 --run runs/bad
+expect 2 'error: .*--lr' train --data text.txt --lr nan --run runs/bad
+expect 2 'error: .*--lr' train --data text.txt --lr -1 --run runs/bad
+expect 2 'error: .*--time-limit' train --data text.txt --time-limit soon --run runs/bad
+expect 2 'error: .*choose one' train --data text.txt --time-limit 5m --steps 3 --run runs/bad
+expect 2 'error: .*opt' train --data text.txt --opt sgd --run runs/bad
+expect 2 'error: .*--compute' train --data text.txt --compute f16 --run runs/bad
+expect 2 'error: .*cpu' train --data text.txt --cpu z80 --run runs/bad
+expect 2 'error: ' train --data text.txt --preset tiny --config small.toml --run runs/bad
+expect 1 'error: .*n_heads' train --data text.txt --set n_heads=3 --run runs/bad
+printf '[model]\nd_model = "wide"\n' >wrong.toml
+expect 1 'error: .*d_model.*wrong\.toml' train --data text.txt --config wrong.toml --run runs/bad
+printf '[model\n' >broken.toml
+expect 1 'error: .*broken\.toml' train --data text.txt --config broken.toml --run runs/bad
+printf '[model]\nd_modle = 3\n' >unknown.toml
+expect 1 'error: .*d_modle.*d_model' train --data text.txt --config unknown.toml --run runs/bad
+[ ! -e runs/bad ] || fail "a refused run left runs/bad behind"
+
+# Files that are no model, or no longer one.
+expect 0 'done:' train --config small.toml -t 1 --data text.txt --run runs/a --steps 2
+expect 0 'done:' train --config small.toml -t 1 --data text.txt --run runs/b --steps 2 --set d_model=32
+model=runs/a/checkpoint.safetensors
+expect 0 'bpb' eval $model --data text.txt
+expect 1 'error: .*text\.txt' eval text.txt --data text.txt
+expect 1 'error: .*only' eval only --data text.txt
+expect 1 'error: ' eval only/pipe --data text.txt
+expect 1 'error: .*gone' generate gone -p x
+head -c 3000 $model >cut.safetensors
+expect 1 'error: .*cut\.safetensors' eval cut.safetensors --data text.txt
+head -c 5 $model >cut.safetensors
+expect 1 'error: .*cut\.safetensors' info cut.safetensors
+# One bit of the last tensor of the weights file.
+size=$(wc -c <runs/a/best.safetensors)
+cp runs/a/best.safetensors flipped.safetensors
+printf '\252' | dd of=flipped.safetensors bs=1 seek=$((size - 3)) conv=notrunc 2>/dev/null
+expect 1 'error: .*flipped\.safetensors' eval flipped.safetensors --data text.txt
+expect 1 'error: .*flipped\.safetensors' info flipped.safetensors
+# Another config's weights under this config.
+cp runs/b/checkpoint.safetensors runs/a/checkpoint.safetensors
+expect 1 'error: .*(another run|belongs)' train --run runs/a
+expect 1 'error: .*one\.txt|at least 2' eval runs/b --data one.txt
+expect 2 'error: .*depth' generate runs/b -p x --depth 9
+expect 2 'error: .*--temp' generate runs/b -p x --temp -1
+expect 2 'error: .*top-p' generate runs/b -p x --top-p 0
+
+# A run keeps its settings, its data and its name.
+expect 2 'error: .*batch = 8.*--batch 4' train --run runs/b --batch 4
+expect 2 'error: .*preset' train --run runs/b --preset nano
+expect 1 'error: .*--new' train --run runs/b --new
+expect 0 'finished' train --run runs/b
+expect 0 'finished' train --config small.toml -t 1 --data text.txt --run runs/b --steps 2 --set d_model=32
+cp text.txt moved.txt && expect 1 'error: .*other data' train --run runs/b --data moved.txt
+echo more >>text.txt
+expect 1 'error: .*other data' train --run runs/b
+mkdir filled && touch filled/thesis.doc
+expect 1 'error: .*thesis' train --data moved.txt --run filled
+finish

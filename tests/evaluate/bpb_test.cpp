@@ -1,0 +1,137 @@
+#include "evaluate/bpb.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "../network/support.h"
+
+namespace dormouse::evaluate {
+namespace {
+
+using network::testing::perturb;
+using network::testing::random_bytes;
+using network::testing::small_config;
+
+struct Fixture {
+  network::ModelConfig config = small_config();
+  network::Parameters parameters;
+  Fixture() {
+    config.max_seq_len = 16;
+    parameters = network::make_parameters(config, 3);
+    perturb(parameters, config, 4);
+  }
+};
+
+// -log2 softmax(logits)[label]
+double bits(const float* logits, std::uint8_t label) {
+  double sum = 0;
+  for (int c = 0; c < 256; ++c) sum += std::exp(static_cast<double>(logits[c]));
+  return (std::log(sum) - static_cast<double>(logits[label])) / std::numbers::ln2;
+}
+
+TEST(Bpb, ScoresEveryByteButTheFirstOnceInRowsWithZeroState) {
+  Fixture f;
+  for (const std::size_t n : {2U, 16U, 17U, 18U, 33U, 50U}) {
+    const auto window = random_bytes(n, n);
+    double total = 0;
+    for (std::size_t begin = 0; begin + 1 < n; begin += 16) {
+      const std::size_t length = std::min<std::size_t>(16, n - 1 - begin);
+      const auto logits = row_logits(f.config, f.parameters, std::span(window).subspan(begin, length));
+      for (std::size_t t = 0; t < length; ++t) total += bits(logits.data<float>() + t * 256, window[begin + t + 1]);
+    }
+    const auto result = bits_per_byte(f.config, f.parameters, window);
+    EXPECT_EQ(result.bytes, static_cast<std::int64_t>(n));
+    EXPECT_EQ(result.scored, static_cast<std::int64_t>(n) - 1);
+    EXPECT_NEAR(result.bpb, total / static_cast<double>(n - 1), 1e-5) << n;
+  }
+}
+
+TEST(Bpb, DoesNotDependOnTheBatch) {
+  Fixture f;
+  const auto window = random_bytes(500, 9);
+  BpbOptions options;
+  options.batch = 1;
+  const auto one = bits_per_byte(f.config, f.parameters, window, options);
+  for (const std::int64_t batch : {2, 3, 7, 64}) {
+    options.batch = batch;
+    const auto many = bits_per_byte(f.config, f.parameters, window, options);
+    EXPECT_NEAR(one.bpb, many.bpb, 1e-6) << batch;
+    EXPECT_NEAR(one.rec_bpb, many.rec_bpb, 1e-6) << batch;
+    EXPECT_EQ(one.position_count, many.position_count);
+  }
+}
+
+TEST(Bpb, TwoEvaluationsAgreeExactly) {
+  Fixture f;
+  const auto window = random_bytes(300, 11);
+  const auto a = bits_per_byte(f.config, f.parameters, window), b = bits_per_byte(f.config, f.parameters, window);
+  EXPECT_EQ(a.bpb, b.bpb);
+  EXPECT_EQ(a.rec_bpb, b.rec_bpb);
+}
+
+TEST(Bpb, RowsLongerThanTheModelsAreReadInPiecesThatCarryTheState) {
+  Fixture f;
+  network::ModelConfig longer = f.config;
+  longer.max_seq_len = 64;
+  const auto window = random_bytes(150, 12);
+  BpbOptions options;
+  options.row = 64;
+  const auto pieces = bits_per_byte(f.config, f.parameters, window, options);
+  const auto whole = bits_per_byte(longer, f.parameters, window, options);
+  EXPECT_NEAR(pieces.bpb, whole.bpb, 1e-5);
+  options.row = 16;
+  EXPECT_GT(std::abs(bits_per_byte(f.config, f.parameters, window, options).bpb - whole.bpb), 1e-3)
+      << "rows of 16 forget; the carried state matters";
+}
+
+TEST(Bpb, BucketsHoldAllBits) {
+  Fixture f;
+  const auto window = random_bytes(200, 13);
+  BpbOptions options;
+  options.row = 50;
+  const auto result = bits_per_byte(f.config, f.parameters, window, options);
+  double total = 0;
+  std::int64_t bytes = 0, next = 0;
+  for (const auto& bucket : position_buckets(result)) {
+    EXPECT_EQ(bucket.begin, next);
+    next = bucket.end;
+    total += bucket.bpb * static_cast<double>(bucket.bytes);
+    bytes += bucket.bytes;
+  }
+  EXPECT_EQ(next, 50);
+  EXPECT_EQ(bytes, 199);
+  EXPECT_NEAR(total / 199, result.bpb, 1e-9);
+}
+
+TEST(Bpb, TheDepthCurveEndsAtTheModelsOwnDepth) {
+  Fixture f;
+  const auto window = random_bytes(100, 14);
+  const auto curve = depth_curve(f.config, f.parameters, window);
+  ASSERT_EQ(curve.size(), static_cast<std::size_t>(f.config.max_iter));
+  EXPECT_EQ(curve.back().bpb, bits_per_byte(f.config, f.parameters, window).bpb);
+  EXPECT_NE(curve.front().bpb, curve.back().bpb);
+}
+
+TEST(Bpb, ProbabilitiesSumToOne) {
+  Fixture f;
+  const auto row = random_bytes(40, 15);
+  const auto logits = row_logits(f.config, f.parameters, row);
+  for (std::int64_t p = 0; p < 40; ++p) {
+    double sum = 0;
+    for (int c = 0; c < 256; ++c) sum += std::exp2(-bits(logits.data<float>() + p * 256, static_cast<std::uint8_t>(c)));
+    EXPECT_NEAR(sum, 1, 1e-5);
+  }
+}
+
+TEST(Bpb, NothingToScoreIsAnError) {
+  Fixture f;
+  const auto window = random_bytes(1, 1);
+  EXPECT_THROW(bits_per_byte(f.config, f.parameters, window), base::Error);
+  EXPECT_THROW(row_logits(f.config, f.parameters, {}), base::Error);
+}
+
+}  // namespace
+}  // namespace dormouse::evaluate

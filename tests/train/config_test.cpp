@@ -1,0 +1,82 @@
+#include "train/config.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "network/dormouse/parameters.h"
+#include "train/plan.h"
+#include "support.h"
+
+namespace dormouse::train {
+namespace {
+
+Request with(const std::vector<Typed>& typed) {
+  Request request;
+  request.data = "text.txt";
+  request.typed = typed;
+  return request;
+}
+
+TEST(Config, DefaultsAreTinyForTenMinutes) {
+  const RunConfig config = resolve_new(with({}));
+  EXPECT_EQ(config.run.preset, "tiny");
+  EXPECT_EQ(config.train.time_limit, 600);
+  EXPECT_EQ(config.train.steps, 0);
+  EXPECT_EQ(config.train.batch, 8);
+  EXPECT_EQ(config.train.seq_len, 256);
+  EXPECT_FALSE(config.train.compute.empty());
+  EXPECT_GT(config.train.lr, 0);
+}
+
+TEST(Config, LaterWordsWinOverPresetAndEachOther) {
+  const RunConfig config = resolve_new(with({{"max_seq_len", "64", "--set"}, {"batch", "4", "--set"}, {"batch", "2", "--batch 2"}}));
+  EXPECT_EQ(config.model.max_seq_len, 64);
+  EXPECT_EQ(config.train.seq_len, 64);
+  EXPECT_EQ(config.train.batch, 2);
+}
+
+TEST(Config, ConfigTomlReadsBackEqual) {
+  RunConfig config = resolve_new(with({{"lr", "0.0031415926535", "--lr"}, {"include", "*.txt\n*.md", "--include"}}));
+  config.run.run_id = "00ff";
+  config.data.path = "odd \"name\"\n\\é";
+  config.data.identity = "1 2 3 a\nb";
+  EXPECT_EQ(read_config(write_config(config), "config.toml"), config);
+}
+
+TEST(Config, ImpossibleWordsAreUsageErrors) {
+  for (const Typed& typed : std::vector<Typed>{{"no_such_key", "1", "--set no_such_key=1"},
+                                               {"batch", "0", "--batch 0"},
+                                               {"batch", "many", "--set batch=many"},
+                                               {"seq_len", "512", "--seq-len 512"},
+                                               {"opt", "sgd", "--opt sgd"},
+                                               {"compute", "f16", "--set compute=f16"},
+                                               {"identity", "x", "--set identity=x"}}) {
+    EXPECT_THROW(resolve_new(with({typed})), base::UsageError) << typed.spelling;
+  }
+  EXPECT_THROW(resolve_new(with({{"n_heads", "3", "--set n_heads=3"}})), base::Error);
+  EXPECT_THROW(resolve_new(with({{"steps", "3", ""}, {"time_limit", "3", ""}})), base::UsageError);
+}
+
+TEST(MemoryPlan, CountsParametersAsTheNetworkDoes) {
+  for (const auto name : network::preset_names()) {
+    for (const int arms : {0, 1, 2, 3}) {
+      auto config = network::preset(name);
+      config.use_kda = (arms & 1) != 0;
+      config.use_engram = (arms & 2) != 0;
+      auto parameters = network::declare_parameters(config);
+      EXPECT_EQ(parameter_count(config), network::count(parameters, config)) << name << " " << arms;
+    }
+  }
+}
+
+TEST(MemoryPlan, RefusesWhatDoesNotFitAndNamesTheNumbers) {
+  RunConfig config = resolve_new(with({{"batch", "65536", "--batch"}}));
+  const auto plan = plan_memory(config, 1 << 20);
+  EXPECT_GT(plan.total(), 500ULL << 30) << "65,536 rows of 256 bytes";
+  EXPECT_THROW(refuse_above(plan, 16ULL << 30), base::Error);
+  EXPECT_NO_THROW(refuse_above(plan_memory(resolve_new(with({})), 1 << 20), 1ULL << 30));
+}
+
+}  // namespace
+}  // namespace dormouse::train

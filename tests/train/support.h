@@ -1,0 +1,57 @@
+// Shared by the tests of a run: a directory that goes away, a text, a small network, requests.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "train/config.h"
+
+namespace dormouse::train::testing {
+
+struct TemporaryDirectory {
+  std::filesystem::path path;
+  TemporaryDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "dormouse-train-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path = name;
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
+};
+
+// Words of a small vocabulary: something to learn.
+inline std::string some_text(std::size_t bytes, std::uint64_t seed = 7) {
+  static const char* const kWords[] = {"the ", "dormouse ", "sleeps ", "in ", "a ", "teapot ", "until ", "tea.\n", "alice ", "said "};
+  base::SplitMix64 random(seed);
+  std::string text;
+  while (text.size() < bytes) text += kWords[random.below(10)];
+  text.resize(bytes);
+  return text;
+}
+
+inline void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+// A run of the smallest useful network on some_text; flags as "key=value".
+inline Request small_request(const TemporaryDirectory& directory, const std::string& run, const std::vector<std::string>& settings) {
+  const auto data = directory.path / "text.txt";
+  if (!std::filesystem::exists(data)) write(data, some_text(20000));
+  Request request;
+  request.data = data;
+  request.run_directory = directory.path / run;
+  std::vector<std::string> all = {"d_model=16",     "n_heads=2",      "head_dim=8",   "d_ffn=24", "rank=6",      "max_iter=2",
+                                  "max_seq_len=32", "engram_rows=64", "engram_dim=4", "batch=4",  "compute=f32", "threads=1"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  for (const auto& setting : all) {
+    const auto equals = setting.find('=');
+    request.typed.push_back({setting.substr(0, equals), setting.substr(equals + 1), "--set " + setting});
+  }
+  return request;
+}
+
+}  // namespace dormouse::train::testing
