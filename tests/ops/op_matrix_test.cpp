@@ -115,7 +115,8 @@ class OpMatrix : public testing::TestWithParam<Case> {
 TEST_P(OpMatrix, EveryColumnAgreesWithTheReference) {
   const Case& op = GetParam();
   for (const Size& size : kSizes) {
-    for (const auto& [kind, kind_name] : kKinds) {
+    for (const auto& entry : kKinds) {
+      const Kind kind = entry.first;
       if (kind != Kind::normal && !size.every_kind) continue;
       Draw draw(kind, 1000 + static_cast<std::uint64_t>(size.rows * 7 + size.cols));
       const Plan plan = op.plan(draw, size.rows, size.cols);
@@ -136,7 +137,7 @@ TEST_P(OpMatrix, EveryColumnAgreesWithTheReference) {
         for_each_column([&](const OpTable<float>& table, const std::string& column) {
           std::vector<Guarded<float>> got = execute(plan, without, table);
           EXPECT_EQ(compare(op, kind, plan, want, got), "")
-              << op.name << " " << size.rows << "x" << size.cols << " " << kind_name << " inputs, column " << column
+              << op.name << " " << size.rows << "x" << size.cols << " " << entry.second << " inputs, column " << column
               << (without < 0 ? "" : ", without " + plan.buffers[static_cast<std::size_t>(without)].name);
         });
         if (HasFailure()) return;
