@@ -16,7 +16,7 @@ stub "$work/apt/apt-get" "echo \"\$DEBIAN_FRONTEND\" \"\$@\" >>'$work/calls'; [ 
 
 # The commands tools/deps uses, without any apt-get.
 mkdir "$work/usual"
-for command in sh sed awk grep cut sort tr paste mktemp rm cat cmake make ninja env clang-format qemu-x86_64 python3 ${real_cxx%% *} cc1plus; do
+for command in sh sed awk grep cut sort tr paste mktemp rm cat cmake make ninja env clang-format qemu-x86_64 ${real_cxx%% *} cc1plus; do
   path=$(command -v "$command" || true)
   case $path in /*) ln -s "$path" "$work/usual/$command" ;; esac
 done
