@@ -165,7 +165,7 @@ RunConfig resolve_new(const Request& request) {
   if (request.config_file) {
     read_sections(config, read_text(*request.config_file), request.config_file->string());
     config.run = {};
-    config.run.preset = request.config_file->stem().string();
+    config.run.preset = request.config_file->filename().string();
     const auto keep = config.data;
     config.data = {};
     config.data.include = keep.include;

@@ -50,15 +50,16 @@ MemoryPlan plan_memory(const RunConfig& config, std::uint64_t corpus_bytes) {
 }
 
 std::string MemoryPlan::text() const {
-  return fmt::format("memory {}: weights {}, gradients {}, optimizer {}, activations {}", base::human_bytes(total()),
+  return fmt::format("{}: weights {}, gradients {}, optimizer {}, activations {}", base::human_bytes(total()),
                      base::human_bytes(parameters), base::human_bytes(gradients), base::human_bytes(optimizer),
                      base::human_bytes(activations));
 }
 
 void refuse_above(const MemoryPlan& plan, std::uint64_t available) {
   if (plan.total() <= available) return;
-  throw base::Error(fmt::format("the run needs about {} and {} is available ({}); lower --batch (raise --accum), --seq-len, or the model",
-                                base::human_bytes(plan.total()), base::human_bytes(available), plan.text()));
+  throw base::Error(
+      fmt::format("the run needs about {} of memory and {} is available ({}); lower --batch (raise --accum), --seq-len, or the model",
+                  base::human_bytes(plan.total()), base::human_bytes(available), plan.text()));
 }
 
 }  // namespace dormouse::train

@@ -11,7 +11,7 @@ namespace dormouse::train {
 struct MemoryPlan {
   std::uint64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, data = 0;  // bytes
   std::uint64_t total() const { return parameters + gradients + optimizer + activations + data; }
-  std::string text() const;  // "memory 210 MB: weights 4.1 MB, ..."
+  std::string text() const;  // "210 MB: weights 4.1 MB, ..."
 };
 
 // Parameters of a config, in closed form (equals network::count; tested).

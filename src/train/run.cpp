@@ -24,6 +24,7 @@
 #include "train/run_data.h"
 #include "train/run_log.h"
 #include "train/signals.h"
+#include "train/standing.h"
 
 namespace dormouse::train {
 namespace {
@@ -79,6 +80,7 @@ class Run {
   LogWindow window_;
   std::optional<Pace> pace_;
   std::vector<network::IterationStats> stats_;
+  bool healthy_ = true;  // the last step was applied
 };
 
 int Run::start(const MemoryPlan& plan) {
@@ -120,7 +122,7 @@ void Run::begin_anew() {
               {"parameters", parameter_count(config_.model)},
               {"train_bytes", static_cast<std::int64_t>(data_.train.bytes)},
               {"eval_bytes", static_cast<std::int64_t>(data_.window.size())}});
-  print_anchors(progress_.anchors, static_cast<std::int64_t>(data_.window.size()));
+  base::log_line("  to beat  " + to_beat(progress_.anchors, static_cast<std::int64_t>(data_.window.size())));
   save_checkpoint(directory_.checkpoint(), config_, trainer_, progress_);
 }
 
@@ -158,7 +160,8 @@ int Run::train() {
   const auto start = Clock::now();
   const std::int64_t step_bytes = train.batch * train.accum * train.seq_len;
   while (!progress_.finished()) {
-    if (progress_.step == progress_.schedule.decay_start) save_checkpoint(directory_.stable(), config_, trainer_, progress_);
+    if (progress_.step == progress_.schedule.decay_start && healthy_ && trainer_.finite())
+      save_checkpoint(directory_.stable(), config_, trainer_, progress_);
     const auto step_start = Clock::now();
     const double lr = progress_.schedule.at(progress_.step);
     const StepData bytes = feed.next();
@@ -169,14 +172,14 @@ int Run::train() {
     progress_.elapsed = elapsed_before + seconds_since(start);
     window_.add(result, step_bytes, seconds);
     pace_->stepped(seconds, progress_);
+    healthy_ = result.applied;
     if (!result.applied) {
       ++progress_.skipped;
       if (skips.add(progress_.step, pace_->steps_since_log())) {
-        base::log_line(
-            fmt::format("error: more than {} of the last steps had a loss or gradient that is not finite; stopped at step {}. The last "
-                        "checkpoint is intact: lower --lr in a new run",
-                        kMostSkipped, progress_.step));
-        return 1;
+        throw base::Error(fmt::format(
+            "more than {} of the last steps had a loss or a gradient that is not finite; stopped at step {}. The checkpoint of the "
+            "last good step is intact: start another run with a lower --lr",
+            kMostSkipped, progress_.step));
       }
     }
     if (progress_.step % kOrthonormalEvery == 0) check_orthonormality();
@@ -213,7 +216,7 @@ void Run::after_step(const StepResult& result, double lr) {
     log_.progress_bar(progress_, config_.train.time_limit, pace_->median_step_seconds(), result.nats);
   }
   if (pace_->eval_due(progress_)) evaluate();
-  if (pace_->checkpoint_due(progress_)) save();
+  if (healthy_ && pace_->checkpoint_due(progress_)) save();
 }
 
 void Run::evaluate() {
@@ -237,7 +240,13 @@ void Run::evaluate() {
   pace_->evaluated(progress_, seconds);
 }
 
+// After a no-op step the weights may be broken: the last good checkpoint stays.
 void Run::save() {
+  if (!healthy_ || !trainer_.finite()) {
+    base::log_line(
+        fmt::format("not saved at step {}: its loss, gradient or weights are not finite; the checkpoint before stays", progress_.step));
+    return;
+  }
   save_checkpoint(directory_.checkpoint(), config_, trainer_, progress_);
   pace_->saved(progress_);
 }
@@ -267,6 +276,10 @@ int run(const Request& request, bool json) {
         fmt::format("{} holds a run already; leave --new out to resume it, or name another with --run", base::escape(directory.name())));
   }
   if (!resume) refuse_foreign(directory);
+  if (!resume && !request.data) {
+    throw base::UsageError(fmt::format("{} holds no run to resume; to start one there, give --data PATH, a file or a folder of text",
+                                       base::escape(directory.name())));
+  }
   RunConfig config;
   if (resume) {
     config = resolve_existing(request, read_config(read_text(directory.config()), directory.config().string()), directory.name());

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "base/units.h"
 
 namespace dormouse::train {
@@ -66,7 +67,8 @@ void RunLog::step_line(const Progress& progress, const LogWindow& window, const 
                                          {"skipped", progress.skipped},
                                          {"zero_gradients", last.report.zero_gradients},
                                          {"elapsed", progress.elapsed},
-                                         {"epoch", static_cast<std::int64_t>(progress.stream.epoch)}};
+                                         {"epoch", static_cast<std::int64_t>(progress.stream.epoch)},
+                                         {"private_bytes", static_cast<std::int64_t>(base::private_memory())}};
   for (std::size_t i = 0; i < last.stats.size(); ++i) {
     const auto& s = last.stats[i];
     const std::string at = "_" + std::to_string(i + 1);
@@ -111,6 +113,9 @@ void RunLog::eval_line(const Progress& progress, const evaluate::Bpb& result, co
 }
 
 void RunLog::progress_bar(const Progress& progress, double limit_seconds, double seconds_per_step, double nats) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!base::stderr_is_terminal() || now - bar_drawn_ < std::chrono::milliseconds(200)) return;
+  bar_drawn_ = now;
   const auto& schedule = progress.schedule;
   double fraction = 0, left = 0;
   if (schedule.decay_start >= 0) {

@@ -41,7 +41,7 @@ class RunLog {
   std::filesystem::path directory_;
   report::MetricsWriter metrics_;
   bool json_;
-  std::chrono::steady_clock::time_point status_written_;
+  std::chrono::steady_clock::time_point status_written_, bar_drawn_;
 };
 
 }  // namespace dormouse::train

@@ -1,5 +1,6 @@
 #include "train/step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -20,6 +21,14 @@ Trainer::Trainer(const RunConfig& config, network::Parameters parameters)
       parameters_(std::move(parameters)),
       list_(network::list(parameters_, config_.model)),
       optimizer_(list_, optimizer_config(config_.train), ops::cpu_table()) {}
+
+bool Trainer::finite() const {
+  for (const auto* parameter : list_) {
+    const float* x = parameter->value.data<float>();
+    if (!std::all_of(x, x + parameter->value.size(), [](float value) { return std::isfinite(value); })) return false;
+  }
+  return true;
+}
 
 StepResult Trainer::step(const StepData& data, double lr, bool want_stats) {
   StepResult result;

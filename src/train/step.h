@@ -26,6 +26,8 @@ class Trainer {
   Trainer(const RunConfig& config, network::Parameters parameters);
   StepResult step(const StepData& data, double lr, bool want_stats);
 
+  bool finite() const;  // every weight is a finite number
+
   network::Parameters& parameters() { return parameters_; }
   optim::Optimizer& optimizer() { return optimizer_; }
 

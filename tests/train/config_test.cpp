@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "network/dormouse/parameters.h"
-#include "train/plan.h"
 #include "support.h"
+#include "train/plan.h"
 
 namespace dormouse::train {
 namespace {

@@ -10,10 +10,10 @@
 #include "base/threads.h"
 #include "format/safetensors.h"
 #include "network/dormouse/model_file.h"
+#include "support.h"
 #include "train/checkpoint.h"
 #include "train/directory.h"
 #include "train/pace.h"
-#include "support.h"
 
 namespace dormouse::train {
 namespace {
