@@ -299,6 +299,7 @@ int run(const Request& request, bool json) {
   const MemoryPlan plan = plan_memory(config, train_bytes);
   refuse_above(plan, base::available_memory());
 
+  const std::string config_text = write_config(config);
   std::error_code error;
   std::filesystem::create_directories(directory.root, error);
   if (error)
@@ -307,7 +308,7 @@ int run(const Request& request, bool json) {
   if (!resume && directory.exists())
     throw base::Error(fmt::format("{} was started by another process just now", base::escape(directory.name())));
   remove_stale_temporaries(directory);
-  base::write_file_atomically(directory.config(), write_config(config));
+  base::write_file_atomically(directory.config(), config_text);
   return Run(request, json, directory, config, std::move(data), *stream).start(plan);
 }
 
