@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "base/error.h"
 #include "../network/support.h"
+#include "base/error.h"
 
 namespace dormouse::decode {
 namespace {

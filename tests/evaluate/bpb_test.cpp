@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "base/error.h"
 #include "../network/support.h"
+#include "base/error.h"
 
 namespace dormouse::evaluate {
 namespace {
