@@ -19,6 +19,11 @@ int cpu_quota(const std::filesystem::path& root);
 int set_threads(int threads);
 int threads();
 
+// Idle workers of libgomp spin for a while before they sleep; on a machine with other work that makes a step several times slower.
+// libgomp reads the length of the spin before main: when neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set, this sets a short one and
+// starts the program again in its place. Returns when there is nothing to do, or when it cannot.
+void shorten_spinning(char** argv);
+
 // Bytes this process may use: min(MemAvailable, cgroup limit - usage); inactive page cache is not counted as used.
 std::uint64_t available_memory();
 std::uint64_t available_memory(const std::filesystem::path& root);

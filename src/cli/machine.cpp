@@ -15,8 +15,7 @@ namespace dormouse::cli {
 void Machine::add(CLI::App& command, bool with_compute) {
   command.add_option("-t,--threads", threads, "threads; default: what affinity and quota give")->type_name("N");
   if (with_compute) {
-    command.add_option("--compute", compute, "input type of matrix products, f32 or bf16; default: bf16 where the CPU has it natively")
-        ->type_name("TYPE");
+    command.add_option("--compute", compute, "input type of matrix products, f32 or bf16; default f32")->type_name("TYPE");
   }
   command.add_option("--cpu", cpu, "highest instruction set to use: scalar, ssse3, sse4, avx2, avx512")->type_name("LEVEL");
   command.add_flag("--json", json, "print results as JSON objects on stdout");
@@ -30,8 +29,7 @@ void Machine::apply() const {
 }
 
 ops::Compute Machine::compute_type() const {
-  if (compute.empty()) return ops::native_bf16() ? ops::Compute::bf16 : ops::Compute::f32;
-  if (compute == "f32") return ops::Compute::f32;
+  if (compute.empty() || compute == "f32") return ops::Compute::f32;
   if (compute != "bf16") throw base::UsageError(fmt::format("--compute {}: choose f32 or bf16", base::escape(compute)));
   if (!ops::native_bf16()) {
     throw base::UsageError(

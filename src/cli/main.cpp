@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "base/units.h"
 #include "base/version.h"
 #include "cli/commands.h"
@@ -106,6 +107,7 @@ int dispatch(int argc, char** argv, bool& json) {
 }  // namespace dormouse::cli
 
 int main(int argc, char** argv) {
+  dormouse::base::shorten_spinning(argv);
   bool json = false;
   try {
     return dormouse::cli::dispatch(argc, argv, json);

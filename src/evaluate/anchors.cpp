@@ -15,15 +15,16 @@ namespace {
 constexpr int kCompatOrder = 5;
 constexpr std::string_view kKneserNey = "kneser-ney ";
 
-void add_compressors(std::span<const std::uint8_t> fit, std::span<const std::uint8_t> text, std::uint64_t fit_limit,
+void add_compressors(std::span<const std::uint8_t> fit, std::span<const std::uint8_t> text, const AnchorOptions& options,
                      std::vector<Anchor>& out) {
-  const auto used = static_cast<std::size_t>(std::min<std::uint64_t>(fit.size(), fit_limit));
+  const auto used = static_cast<std::size_t>(std::min<std::uint64_t>(fit.size(), options.compressor_fit_limit));
   const auto before = fit.last(used);
   std::vector<std::uint8_t> both(before.begin(), before.end());
   both.insert(both.end(), text.begin(), text.end());
   const std::string note = used < fit.size() ? "after the last " + base::human_bytes(used) + " of the fit" : "";
   const auto bpb = [&](std::uint64_t bytes) { return 8.0 * static_cast<double>(bytes) / static_cast<double>(text.size()); };
   for (const Compressor& compressor : compressors()) {
+    if (compressor.slow && !options.slow_compressors) continue;
     const std::string name(compressor.name);
     if (compressor.size == nullptr) {
       out.push_back({name + " alone", std::numeric_limits<double>::quiet_NaN(), "not built"});
@@ -49,7 +50,7 @@ std::vector<Anchor> anchors(std::span<const std::uint8_t> fit, std::span<const s
   add("witten-bell ", witten_bell_bits(trie, text));
   const int compat_order = std::min(kCompatOrder, options.max_order);
   out.push_back({"compat " + std::to_string(compat_order), compat_bits(trie, text, compat_order), "not a distribution"});
-  if (options.compressors) add_compressors(fit, text, options.compressor_fit_limit, out);
+  if (options.compressors) add_compressors(fit, text, options, out);
   return out;
 }
 

@@ -34,6 +34,7 @@ class KneserNey {
 struct AnchorOptions {
   int max_order = 8;
   bool compressors = true;
+  bool slow_compressors = true;  // zstd -19 and brotli -q 11: several seconds a megabyte
   // Conditional sizes compress at most the last so many bytes of the fit before the text; the note says so.
   std::uint64_t compressor_fit_limit = 8ULL << 20;
 };

@@ -107,26 +107,26 @@ std::uint64_t brotli_size(Bytes text) {
 #endif
 
 constexpr std::array<Compressor, 5> kCompressors = {{
-    {"gzip", gzip_size},
+    {"gzip", false, gzip_size},
 #ifdef DORMOUSE_BZIP2
-    {"bzip2", bzip2_size},
+    {"bzip2", false, bzip2_size},
 #else
-    {"bzip2", nullptr},
+    {"bzip2", false, nullptr},
 #endif
 #ifdef DORMOUSE_LZMA
-    {"xz", xz_size},
+    {"xz", false, xz_size},
 #else
-    {"xz", nullptr},
+    {"xz", false, nullptr},
 #endif
 #ifdef DORMOUSE_ZSTD
-    {"zstd", zstd_size},
+    {"zstd", true, zstd_size},
 #else
-    {"zstd", nullptr},
+    {"zstd", true, nullptr},
 #endif
 #ifdef DORMOUSE_BROTLI
-    {"brotli", brotli_size},
+    {"brotli", true, brotli_size},
 #else
-    {"brotli", nullptr},
+    {"brotli", true, nullptr},
 #endif
 }};
 

@@ -10,6 +10,7 @@ namespace dormouse::evaluate {
 
 struct Compressor {
   std::string_view name;
+  bool slow = false;  // several seconds a megabyte
   // Compressed bytes of `text`; null when not built. Failure of the library: base::Error.
   std::uint64_t (*size)(std::span<const std::uint8_t> text);
 };

@@ -122,7 +122,7 @@ void derive(RunConfig& config) {
   if (train.seq_len == 0) train.seq_len = config.model.max_seq_len;
   if (train.lr == 0) train.lr = default_lr(config.model.d_model);
   if (train.steps == 0 && train.time_limit == 0) train.time_limit = 600;
-  if (train.compute.empty()) train.compute = ops::native_bf16() ? "bf16" : "f32";
+  if (train.compute.empty()) train.compute = "f32";
 }
 
 void validate_run(RunConfig& config) {

@@ -116,7 +116,7 @@ bool Run::open() {
 void Run::begin_anew() {
   progress_.schedule = make_schedule(config_.train);
   progress_.stream = stream_.position();
-  progress_.anchors = compute_anchors(data_);
+  progress_.anchors = compute_anchors(data_, false);
   log_.event({{"event", std::string("start")},
               {"run_id", config_.run.run_id},
               {"parameters", parameter_count(config_.model)},
@@ -197,6 +197,7 @@ int Run::train() {
   }
   if (progress_.last_eval_step != progress_.step) evaluate();
   save();
+  progress_.anchors = compute_anchors(data_, true);
   print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
   log_.event({{"event", std::string("end")},
               {"step", progress_.step},

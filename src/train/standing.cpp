@@ -63,11 +63,12 @@ std::string compressors(const std::vector<Line>& lines, const std::string& suffi
 
 }  // namespace
 
-std::string compute_anchors(const RunData& data) {
+std::string compute_anchors(const RunData& data, bool slow_compressors) {
   if (data.train.bytes > kLargestFit) return "";
   evaluate::AnchorOptions options;
   options.max_order = data.train.bytes > kLargestLongOrders ? 5 : 8;
   options.compressors = data.train.bytes <= kLargestCompressed;
+  options.slow_compressors = slow_compressors;
   const auto fit = data::read_corpus(data.train);
   std::string text;
   for (const auto& anchor : evaluate::anchors(fit, data.window, options)) {

@@ -10,7 +10,7 @@ namespace dormouse::train {
 
 // "name bpb" lines of the anchors of this window, fitted on the training bytes. Bounded in time by the size of the corpus: orders
 // above 5 up to 4 MiB, compressors up to 8 MiB, nothing ("") above 32 MiB.
-std::string compute_anchors(const RunData& data);
+std::string compute_anchors(const RunData& data, bool slow_compressors);
 
 // One line: the best Kneser-Ney and the compressors.
 std::string to_beat(const std::string& anchors, std::int64_t window_bytes);

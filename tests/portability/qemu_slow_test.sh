@@ -13,6 +13,8 @@ if [ "$(uname -m)" != x86_64 ]; then
   exit 77
 fi
 
+export OMP_WAIT_POLICY=PASSIVE  # set, the program does not start itself again, which would leave the emulator
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/corpus"
