@@ -115,14 +115,39 @@ TEST(Bpb, TheDepthCurveEndsAtTheModelsOwnDepth) {
   EXPECT_NE(curve.front().bpb, curve.back().bpb);
 }
 
-TEST(Bpb, ProbabilitiesSumToOne) {
-  Fixture f;
-  const auto row = random_bytes(40, 15);
-  const auto logits = row_logits(f.config, f.parameters, row);
-  for (std::int64_t p = 0; p < 40; ++p) {
-    double sum = 0;
-    for (int c = 0; c < 256; ++c) sum += std::exp2(-bits(logits.data<float>() + p * 256, static_cast<std::uint8_t>(c)));
-    EXPECT_NEAR(sum, 1, 1e-5);
+// Row c of the batch is scored on byte c at every position: exp(-nats) are the 256 probabilities that BPB is made of.
+TEST(Bpb, TheScoredProbabilitiesOfThe256BytesSumToOne) {
+  network::ModelConfig config = network::preset("tiny");
+  config.engram_rows = 256;
+  network::Parameters parameters = network::make_parameters(config, 5);
+  perturb(parameters, config, 6, 0.05);
+  float* scale = parameters.head.s.value.data<float>();
+  for (std::int64_t i = 0; i < parameters.head.s.value.size(); ++i) scale[i] *= 4;  // far from uniform
+  const std::int64_t time = 8;
+  const auto one = random_bytes(static_cast<std::size_t>(time), 15);
+  std::vector<std::uint8_t> inputs, targets;
+  for (int c = 0; c < 256; ++c) {
+    inputs.insert(inputs.end(), one.begin(), one.end());
+    targets.insert(targets.end(), one.size(), static_cast<std::uint8_t>(c));
+  }
+  const auto keys = network::testing::keys_of(config, inputs, 256);
+  autograd::Tape tape(false);
+  const auto output =
+      network::loop(tape, config, parameters, {.batch = 256, .time = time, .bytes = inputs, .keys = keys, .targets = targets});
+  auto readouts = output.nats;
+  readouts.push_back(output.final_nats);
+  ASSERT_EQ(readouts.size(), 4U);
+  for (const auto& readout : readouts) {
+    for (std::int64_t p = 0; p < time; ++p) {
+      double sum = 0, largest = 0;
+      for (std::int64_t c = 0; c < 256; ++c) {
+        const double probability = std::exp(-readout.value().at(c * time + p));
+        sum += probability;
+        largest = std::max(largest, probability);
+      }
+      EXPECT_NEAR(sum, 1, 1e-5) << p;
+      EXPECT_GT(largest, 0.02) << "almost uniform probabilities prove nothing";
+    }
   }
 }
 

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Evaluation from the command line: the same twice, the same as the run's own, N-1 scored bytes for N, whatever the batch was.
+. "$(dirname "$0")/support.sh"
+value() { sed -n "s/.*\"$1\":\([-0-9.e+]*\).*/\1/p" "$2" | tail -1; }
+for batch in 3 8; do
+  expect 0 'done:' train --config small.toml -t 1 --data text.txt --run runs/$batch --steps 40 --batch $batch --lr 0.01
+  "$DORMOUSE" eval runs/$batch -t 1 --json >one.json 2>/dev/null || fail "eval runs/$batch"
+  "$DORMOUSE" eval runs/$batch -t 1 --json >two.json 2>/dev/null
+  cmp -s one.json two.json || fail "two evaluations differ"
+  grep '"event":"end"' runs/$batch/metrics.jsonl >end.json
+  [ "$(value bpb one.json)" = "$(value bpb end.json)" ] || fail "batch $batch: eval says $(value bpb one.json), the run $(value bpb end.json)"
+  [ "$(value scored one.json)" -eq $(($(value bytes one.json) - 1)) ] || fail "scored $(value scored one.json) of $(value bytes one.json)"
+done
+for n in 2 32 33 34 65 500; do
+  "$DORMOUSE" eval runs/8 -t 1 --data text.txt --bytes "$n" --json >one.json 2>/dev/null
+  [ "$(value bytes one.json)" -eq $n ] && [ "$(value scored one.json)" -eq $((n - 1)) ] || fail "$n bytes: $(cat one.json)"
+done
+finish

@@ -1,0 +1,12 @@
+#!/bin/sh
+# The threads a run takes: what the affinity mask leaves, or what -t says.
+. "$(dirname "$0")/support.sh"
+command -v taskset >/dev/null || { echo "skipped: no taskset here (util-linux)"; exit 77; }
+first=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
+train="train --config small.toml --data text.txt --steps 1"
+# shellcheck disable=SC2086
+taskset -c "$first" "$DORMOUSE" $train --run runs/one 2>err.txt || { cat err.txt; fail "one processor"; }
+grep -q 'machine *1 threads' err.txt || { cat err.txt; fail "on one processor a run takes one thread"; }
+# shellcheck disable=SC2086
+expect 0 'machine *3 threads' $train --run runs/three -t 3
+finish
