@@ -24,8 +24,13 @@ if [ "$(id -u)" -ne 0 ]; then
   expect 0 'unreadable' train --config small.toml -t 1 --data tree --run runs/secret --steps 1
 fi
 
-expect 1 'error: ' train --data tree --eval "tree/a b" --run runs/bad
-expect 1 'error: ' train --data text.txt --eval text.txt --run runs/bad
+# An unreadable entry, for root too: a link to nowhere.
+ln -s nowhere tree/dangling
+expect 0 'skipped.*unreadable.*dangling' train --config small.toml -t 1 --data tree --run runs/unreadable --steps 1
+
+expect 1 'error: .*(tree.*tree|inside|overlap|contain)' train --data tree --eval "tree/a b" --run runs/bad
+expect 1 'error: .*text\.txt' train --data text.txt --eval text.txt --run runs/bad
+expect 1 'error: .*(tree.*tree|inside|overlap|contain)' train --data "tree/a b" --eval tree --run runs/bad
 expect 2 'choose one' train --data text.txt --eval one.txt --eval-tail 100 --run runs/bad
 
 expect 2 'error: .*tinny.*tiny' train --data text.txt --preset tinny --run runs/bad
@@ -75,6 +80,17 @@ cp runs/a/best.safetensors flipped.safetensors
 printf '\252' | dd of=flipped.safetensors bs=1 seek=$((size - 3)) conv=notrunc 2>/dev/null
 expect 1 'error: .*flipped\.safetensors' eval flipped.safetensors --data text.txt
 expect 1 'error: .*flipped\.safetensors' info flipped.safetensors
+# A NaN as the last weight, in a file without checksums.
+LC_ALL=C sed -e 's/"crc32"/"xrc32"/' -e 's/"crc32_header"/"xrc32_header"/' runs/a/best.safetensors >nan.safetensors
+expect 0 'bpb' eval nan.safetensors --data text.txt
+printf '\000\000\300\177' | dd of=nan.safetensors bs=1 seek=$((size - 4)) conv=notrunc 2>/dev/null
+for command in 'eval nan.safetensors --data text.txt' 'generate nan.safetensors -p x' 'logits nan.safetensors text.txt --out x.npy'; do
+  # shellcheck disable=SC2086
+  expect 1 'error: .*nan\.safetensors.*(finite|not a number|NaN|nan)' $command
+done
+# Another config's weights under a config that names other shapes.
+LC_ALL=C sed 's/d_model = 16/d_model = 32/' nan.safetensors >other.safetensors
+expect 1 'error: .*other\.safetensors' eval other.safetensors --data text.txt
 # Another config's weights under this config.
 cp runs/b/checkpoint.safetensors runs/a/checkpoint.safetensors
 expect 1 'error: .*(another run|belongs)' train --run runs/a
