@@ -32,7 +32,7 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--lr", "lr", Value::number, "X", "peak learning rate (default by preset)"},
     {"--wd", "wd", Value::number, "X", "weight decay"},
     {"--grad-clip", "grad_clip", Value::number, "X", "largest gradient norm, 0 = off"},
-    {"--opt", "opt", Value::word, "NAME", "optimizer: mix or adamw"},
+    {"--opt", "opt", Value::word, "NAME", "optimizer: mix-dense (default), mix or adamw"},
     {"--seed", "seed", Value::count, "N", "of the weights and the order of the data (default 1)"},
     {"--log-every", "log_every", Value::count, "N", "steps between log lines (default: about 5 seconds)"},
     {"--eval-every", "eval_every", Value::count, "N", "steps between evaluations (default: every tenth of the run)"},

@@ -21,7 +21,7 @@ KdaParameters declare_kda(const std::string& name, const KdaShape& shape) {
   p.decay_down = declare(name + ".decay_down.weight", Role::attention, Kind::dense, {hd, width});
   p.decay_bias = declare(name + ".decay_bias", Role::attention, Kind::bias, {width});
   p.a_log = declare(name + ".a_log", Role::attention, Kind::bias, {shape.heads});
-  p.beta = declare(name + ".beta.weight", Role::attention, Kind::dense, {d, shape.heads});
+  p.beta = declare(name + ".beta.weight", Role::attention_beta, Kind::dense, {d, shape.heads});
   p.gate = declare(name + ".gate.weight", Role::attention, Kind::dense, {d, width});
   p.norm = declare(name + ".norm.weight", Role::norm, Kind::gain, {hd});
   p.out = declare(name + ".out.weight", Role::attention, Kind::dense, {width, d});

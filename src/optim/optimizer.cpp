@@ -19,7 +19,7 @@ using tensor::Dtype;
 using tensor::Kind;
 using tensor::Role;
 
-constexpr std::array kGroups{Group::muon, Group::qk, Group::table, Group::rest};
+constexpr std::array kGroups{Group::muon, Group::qk, Group::dense, Group::table, Group::rest};
 
 bool is_factor(const Parameter& p) { return p.kind == Kind::factor_in || p.kind == Kind::factor_out; }
 
@@ -33,6 +33,8 @@ double multiplier_of(const OptimizerConfig& config, Group group, Role role) {
       return config.mult_muon;
     case Group::qk:
       return config.mult_qk;
+    case Group::dense:
+      return config.mult_dense;
     case Group::table:
       return config.mult_table;
     case Group::rest:
@@ -77,6 +79,8 @@ std::string name_of(Group group) {
       return "muon";
     case Group::qk:
       return "qk";
+    case Group::dense:
+      return "dense";
     case Group::table:
       return "table";
     case Group::rest:
@@ -86,14 +90,16 @@ std::string name_of(Group group) {
 }
 
 Group group_of(const Parameter& parameter, const std::string& opt) {
-  if (opt != "mix" && opt != "adamw")
-    throw base::UsageError(fmt::format("optimizer \"{}\" is unknown; choose mix or adamw", base::escape(opt)));
+  if (opt != "mix" && opt != "mix-dense" && opt != "adamw")
+    throw base::UsageError(fmt::format("optimizer \"{}\" is unknown; choose mix-dense, mix or adamw", base::escape(opt)));
   if (parameter.role == Role::engram_table) return Group::table;
   if (opt == "adamw") return Group::rest;
   const bool spectral_body = parameter.role == Role::expert || parameter.role == Role::readout;
   if (spectral_body && is_factor(parameter)) return Group::muon;
   if (parameter.role == Role::engram_key && parameter.kind == Kind::dense) return Group::muon;
   if (parameter.role == Role::attention_qk && parameter.kind == Kind::dense) return Group::qk;
+  const bool projection = parameter.role == Role::attention || parameter.role == Role::memory_dense || parameter.role == Role::engram_value;
+  if (opt == "mix-dense" && projection && parameter.kind == Kind::dense) return Group::dense;
   return Group::rest;
 }
 
@@ -107,7 +113,7 @@ Optimizer::Optimizer(std::vector<Parameter*> parameters, OptimizerConfig config,
               .multiplier = multiplier_of(config_, group, p->role),
               .weight_decay = weight_decay_of(config_, group, *p)};
     const auto zeros = [&] { return Tensor::zeros(p->value.shape(), Dtype::f32); };
-    if (group == Group::muon || group == Group::qk) {
+    if (group == Group::muon || group == Group::qk || group == Group::dense) {
       slot.momentum = zeros();
     } else {
       slot.m = zeros();
@@ -142,6 +148,7 @@ StepReport Optimizer::step(double lr, const std::vector<std::uint32_t>* touched_
     switch (slot.group) {
       case Group::muon:
       case Group::qk:
+      case Group::dense:
         report.zero_gradients += step_muon(slot, slot_lr);
         break;
       case Group::table:

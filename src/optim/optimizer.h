@@ -1,9 +1,8 @@
-// The optimizer of a run: routing by role x kind, the rules of run.md section 3.
+// The optimizer of a run: routing by role x kind, one rule a group.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -15,20 +14,22 @@ namespace dormouse::optim {
 using tensor::Parameter;
 using tensor::Tensor;
 
-enum class Group : std::uint8_t { muon, qk, table, rest };
+enum class Group : std::uint8_t { muon, qk, dense, table, rest };
 std::string name_of(Group group);
 
-// mix: the table of run.md 3. adamw: everything but the tables is `rest`.
+// mix: factors of experts and readout, and the Engram key, are muon; W_q, W_k are qk; the Engram table is table; all else rest.
+// mix-dense, the default of a run: also the block's other dense projections are dense, by the rule of muon.
+// adamw: everything but the tables is rest. Another opt: base::UsageError.
 Group group_of(const Parameter& parameter, const std::string& opt);
 
 struct OptimizerConfig {
-  std::string opt = "mix";  // mix | adamw
+  std::string opt = "mix";  // mix-dense | mix | adamw
   double weight_decay = 0.05;
   double grad_clip = 1.0;  // global norm over the rest group; 0 = off
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double muon_momentum = 0.95;
   std::int64_t ns_steps = 8;
-  double mult_muon = 1, mult_qk = 1, mult_table = 3, mult_embedding = 2, mult_rest = 1;
+  double mult_muon = 1, mult_qk = 1, mult_dense = 4, mult_table = 3, mult_embedding = 2, mult_rest = 1;
   std::int64_t retract_every = 1, retract_iters = 3;
 };
 

@@ -16,6 +16,8 @@ std::string name_of(Role role) {
       return "attention_qk";
     case Role::attention:
       return "attention";
+    case Role::attention_beta:
+      return "attention_beta";
     case Role::memory_dense:
       return "memory_dense";
     case Role::engram_table:

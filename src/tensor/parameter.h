@@ -14,6 +14,7 @@ enum class Role : std::uint8_t {
   iteration,  // iteration embedding, residual scale
   attention_qk,
   attention,
+  attention_beta,  // write strength, one column per head
   memory_dense,
   engram_table,
   engram_key,
@@ -31,7 +32,7 @@ std::string name_of(Role role);
 std::string name_of(Kind kind);
 
 struct Parameter {
-  std::string name;  // public name, model.md section 8
+  std::string name;  // public name, as in files: "loop.readout.u"
   Role role = Role::embedding;
   Kind kind = Kind::dense;
   Tensor value;            // f32 master (f64 on the reference column)

@@ -1,8 +1,7 @@
 #include "train/config.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kLargestConfig = 16U << 20;
 
-double default_lr(std::int64_t d_model) {  // run.md section 3
+double default_lr(std::int64_t d_model) {
   if (d_model <= 256) return 3e-3;
   if (d_model <= 768) return 2e-3;
   return 1e-3;
@@ -136,10 +135,7 @@ void validate_run(RunConfig& config) {
   if (train.steps > 0 && train.time_limit > 0) {
     throw base::UsageError(fmt::format("a run ends by --steps {} or by --time-limit {}s: choose one", train.steps, train.time_limit));
   }
-  if (train.compute == "bf16" && !ops::native_bf16()) {
-    throw base::UsageError(
-        fmt::format("--compute bf16 needs a CPU with AVX512_BF16 (this run uses level {}); use --compute f32", ops::cpu_level()));
-  }
+  static_cast<void>(compute_of(train.compute));
   if (!config.data.eval_path.empty() && config.data.eval_tail > 0) {
     throw base::UsageError("--eval and --eval-tail both name the held-out text: choose one");
   }
@@ -153,6 +149,8 @@ RunConfig read_config(std::string_view text, std::string_view where) {
   network::validate(config.model);
   return config;
 }
+
+RunConfig load_config(const std::filesystem::path& config_toml) { return read_config(read_text(config_toml), config_toml.string()); }
 
 std::string write_config(const RunConfig& config) {
   return "[run]\n" + config::write_table(config.run) + "\n[model]\n" + config::write_table(config.model) + "\n[train]\n" +
@@ -173,11 +171,7 @@ RunConfig resolve_new(const Request& request) {
     config.data.eval_tail = keep.eval_tail;
   } else {
     config.run.preset = request.preset.value_or("tiny");
-    try {
-      config.model = network::preset(config.run.preset);
-    } catch (const base::Error& error) {
-      throw base::UsageError(error.what());
-    }
+    config.model = network::preset(config.run.preset);
   }
   config.run.version = base::version();
   if (request.data) config.data.path = request.data->string();
@@ -232,6 +226,7 @@ optim::OptimizerConfig optimizer_config(const TrainConfig& train) {
   config.ns_steps = train.ns_steps;
   config.mult_muon = train.mult_muon;
   config.mult_qk = train.mult_qk;
+  config.mult_dense = train.mult_dense;
   config.mult_table = train.mult_table;
   config.mult_embedding = train.mult_embedding;
   config.mult_rest = train.mult_rest;
@@ -240,6 +235,14 @@ optim::OptimizerConfig optimizer_config(const TrainConfig& train) {
   return config;
 }
 
-ops::Compute compute_of(const TrainConfig& train) { return train.compute == "bf16" ? ops::Compute::bf16 : ops::Compute::f32; }
+ops::Compute compute_of(std::string_view name) {
+  if (name.empty() || name == "f32") return ops::Compute::f32;
+  if (name != "bf16") throw base::UsageError(fmt::format("--compute {}: choose f32 or bf16", base::escape(name)));
+  if (!ops::native_bf16()) {
+    throw base::UsageError(
+        fmt::format("--compute bf16 needs a CPU with AVX512_BF16 (this run uses level {}); use --compute f32", ops::cpu_level()));
+  }
+  return ops::Compute::bf16;
+}
 
 }  // namespace dormouse::train

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "config/field.h"
@@ -25,7 +24,7 @@ struct RunInfo {
   bool operator==(const RunInfo&) const = default;
 };
 
-// Section [train]. 0 or "" means "derived": resolve() fills it in before anything is written.
+// Section [train]. 0 or "" means "derived": resolve_new fills it in before anything is written.
 struct TrainConfig {
   std::int64_t steps = 0;  // 0: by time_limit
   double time_limit = 0;   // seconds; 0: by steps
@@ -35,9 +34,9 @@ struct TrainConfig {
   double lr = 0;  // derived from the model's width
   double wd = 0.05;
   double grad_clip = 1.0;
-  std::string opt = "mix";
+  std::string opt = "mix-dense";
   std::int64_t ns_steps = 8;
-  double mult_muon = 1, mult_qk = 1, mult_table = 3, mult_embedding = 2, mult_rest = 1;
+  double mult_muon = 1, mult_qk = 1, mult_dense = 4, mult_table = 3, mult_embedding = 2, mult_rest = 1;
   std::int64_t retract_every = 1, retract_iters = 3;
   double decay_fraction = 0.35;
   std::int64_t seed = 1;
@@ -90,10 +89,12 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
   visit(Field{.name = "lr", .doc = "peak learning rate; 0: by the model's width", .min = 0, .max = 100}, c.lr);
   visit(Field{.name = "wd", .doc = "weight decay of dense matrices", .min = 0, .max = 100}, c.wd);
   visit(Field{.name = "grad_clip", .doc = "largest gradient norm of the `rest` group; 0: off", .min = 0, .max = 1e9}, c.grad_clip);
-  visit(Field{.name = "opt", .doc = "optimizer", .choices = "mix|adamw"}, c.opt);
+  visit(Field{.name = "opt", .doc = "optimizer", .choices = "mix-dense|mix|adamw"}, c.opt);
   visit(Field{.name = "ns_steps", .doc = "Newton-Schulz iterations of Muon", .min = 1, .max = 64}, c.ns_steps);
   visit(Field{.name = "mult_muon", .doc = "learning rate multiplier of the muon group", .min = 0, .max = 1000}, c.mult_muon);
   visit(Field{.name = "mult_qk", .doc = "learning rate multiplier of W_q, W_k", .min = 0, .max = 1000}, c.mult_qk);
+  visit(Field{.name = "mult_dense", .doc = "learning rate multiplier of the dense projections under mix-dense", .min = 0, .max = 1000},
+        c.mult_dense);
   visit(Field{.name = "mult_table", .doc = "learning rate multiplier of the memory table", .min = 0, .max = 1000}, c.mult_table);
   visit(Field{.name = "mult_embedding", .doc = "learning rate multiplier of the embedding", .min = 0, .max = 1000}, c.mult_embedding);
   visit(Field{.name = "mult_rest", .doc = "learning rate multiplier of the rest", .min = 0, .max = 1000}, c.mult_rest);
@@ -149,8 +150,10 @@ RunConfig resolve_existing(const Request& request, const RunConfig& base, std::s
 
 std::string write_config(const RunConfig& config);  // config.toml with sections [run] [model] [train] [data]
 RunConfig read_config(std::string_view text, std::string_view where);
+RunConfig load_config(const std::filesystem::path& config_toml);
 
 optim::OptimizerConfig optimizer_config(const TrainConfig& train);
-ops::Compute compute_of(const TrainConfig& train);
+// The type that --compute or the key `compute` names; "" is the default, f32. base::UsageError: unknown, or bf16 on a CPU without it.
+ops::Compute compute_of(std::string_view name);
 
 }  // namespace dormouse::train

@@ -96,6 +96,21 @@ TEST(Routing, EveryRoleAndKindFallsInItsGroup) {
   }
 }
 
+TEST(Routing, MixDenseAddsTheBlocksDenseProjectionsAndNothingElse) {
+  const std::pair<Role, Kind> projections[] = {
+      {Role::attention, Kind::dense}, {Role::memory_dense, Kind::dense}, {Role::engram_value, Kind::dense}};
+  for (const auto& [role, kind] : projections) {
+    EXPECT_EQ(group_of({.name = "x", .role = role, .kind = kind, .value = {}, .grad = {}}, "mix-dense"), Group::dense);
+  }
+  for (const Role role : {Role::embedding, Role::controller, Role::iteration, Role::attention_qk, Role::attention_beta, Role::engram_table,
+                          Role::engram_key, Role::expert, Role::readout, Role::norm, Role::head}) {
+    for (const Kind kind : {Kind::dense, Kind::factor_in, Kind::factor_out, Kind::scale, Kind::bias, Kind::gain, Kind::table}) {
+      const Parameter p{.name = "x", .role = role, .kind = kind, .value = {}, .grad = {}};
+      EXPECT_EQ(group_of(p, "mix-dense"), group_of(p, "mix")) << tensor::name_of(role) << " " << tensor::name_of(kind);
+    }
+  }
+}
+
 TEST(Routing, TableAndSummaryNameEveryParameterOnce) {
   auto parameters = assorted();
   const Optimizer optimizer(pointers(parameters), {}, table());

@@ -2,9 +2,9 @@
 
     python3 -m venv venv && venv/bin/pip install numpy autograd && venv/bin/python tests/oracle/make_fixtures.py
 
-Nothing here calls or was written from the C++. Outputs, committed: tests/network/fixtures/{forward,steps}.safetensors:
+Nothing here calls or was written from the C++. Outputs, committed: tests/network/fixtures/{forward,steps,steps_dense}.safetensors:
   forward: parameters, bytes of two rows, logits, per-iteration nats, loss, gradient of every parameter
-  steps:   ten optimizer steps at lr 1e-2: bytes per step, losses, every parameter before and after
+  steps:   ten optimizer steps of mix (steps_dense: of mix-dense) at lr 1e-2: bytes per step, losses, every parameter before and after
 """
 import json
 import os
@@ -126,16 +126,22 @@ def group_of(name):
     return "rest"
 
 
+DENSE = {"loop.attention." + n + ".weight" for n in ("v", "decay_up", "decay_down", "gate", "out")} | {
+    "loop.memory_dense.weight", "loop.engram.value.weight"}
+
+
 def decays(name, w):
     return w.ndim == 2 and not is_factor(name) and name not in ("embedding.weight", "loop.engram.table", "loop.iteration_embedding")
 
 
-def optimizer_step(p, g, state, t, touched):
-    rest_norm = np.sqrt(sum(np.sum(g[n] ** 2) for n in p if group_of(n) == "rest"))
+def optimizer_step(p, g, state, t, touched, opt):
+    group_in = {n: "dense" if opt == "mix-dense" and n in DENSE else group_of(n) for n in p}
+    rest_norm = np.sqrt(sum(np.sum(g[n] ** 2) for n in p if group_in[n] == "rest"))
     scale = min(1.0, CLIP / rest_norm)
     for name, w in p.items():
-        group, wd = group_of(name), WD if decays(name, w) else 0.0
-        if group in ("muon", "qk"):
+        group, wd = group_in[name], WD if decays(name, w) else 0.0
+        if group in ("muon", "qk", "dense"):
+            lr = LR * (4 if group == "dense" else 1)
             m = state.setdefault(name, np.zeros_like(w))
             m[...] = 0.95 * m + 0.05 * g[name]
             fan_out = m if name.endswith(".v") else m.T
@@ -144,7 +150,7 @@ def optimizer_step(p, g, state, t, touched):
             update = np.concatenate(blocks, axis=0)
             rows, cols = blocks[0].shape
             update = update if name.endswith(".v") else update.T
-            w[...] = (1 - LR * wd) * w - LR * np.sqrt(max(1.0, rows / cols)) * update
+            w[...] = (1 - lr * wd) * w - lr * np.sqrt(max(1.0, rows / cols)) * update
         elif group == "table":
             m, v, count = state.setdefault(name, (np.zeros_like(w), np.zeros_like(w), np.zeros(len(w))))
             for row in touched:
@@ -209,18 +215,20 @@ def main():
         tensors["grad." + name] = np.asarray(value)
     write_safetensors(os.path.join(out, "forward.safetensors"), tensors, {"config": config_toml()})
 
-    tensors = {"before." + n: w.astype(np.float32) for n, w in p.items()}
-    state, losses, batches = {}, [], []
-    for t in range(1, STEPS + 1):
-        data = batch(rng)
-        batches.append(data)
-        losses.append(float(loss_of(p, data)))
-        optimizer_step(p, {n: np.asarray(v) for n, v in gradient(p, data).items()}, state, t, touched_rows(data))
-    tensors.update({"after." + n: w for n, w in p.items()})
-    tensors["bytes"] = np.stack(batches)
-    tensors["losses"] = np.array(losses)
-    write_safetensors(os.path.join(out, "steps.safetensors"), tensors, {"config": config_toml(), "lr": str(LR)})
-    print("losses", " ".join(f"{x:.4f}" for x in losses))
+    for opt, name in (("mix", "steps"), ("mix-dense", "steps_dense")):
+        q = {n: w.copy() for n, w in p.items()}
+        tensors = {"before." + n: w.astype(np.float32) for n, w in q.items()}
+        state, losses, batches = {}, [], []
+        for t in range(1, STEPS + 1):
+            data = batch(rng)
+            batches.append(data)
+            losses.append(float(loss_of(q, data)))
+            optimizer_step(q, {n: np.asarray(v) for n, v in gradient(q, data).items()}, state, t, touched_rows(data), opt)
+        tensors.update({"after." + n: w for n, w in q.items()})
+        tensors["bytes"] = np.stack(batches)
+        tensors["losses"] = np.array(losses)
+        write_safetensors(os.path.join(out, name + ".safetensors"), tensors, {"config": config_toml(), "lr": str(LR), "opt": opt})
+        print(opt, "losses", " ".join(f"{x:.4f}" for x in losses))
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ network::ModelConfig fixture_config() {
   return c;
 }
 
-TEST(GoldenSteps, TenStepsMatchTheNumpyStatementInEveryParameter) {
-  const format::SafetensorsFile file(std::string(DORMOUSE_TEST_DIR) + "/network/fixtures/steps.safetensors");
+void expect_golden_steps(const std::string& opt, const std::string& fixture) {
+  const format::SafetensorsFile file(std::string(DORMOUSE_TEST_DIR) + "/network/fixtures/" + fixture);
   const auto read = [&](const std::string& name) {
     const auto* entry = file.find(name);
     if (entry == nullptr) throw std::runtime_error("fixture lacks " + name);
@@ -40,7 +40,7 @@ TEST(GoldenSteps, TenStepsMatchTheNumpyStatementInEveryParameter) {
   const network::ModelConfig config = fixture_config();
   network::Parameters p = network::declare_parameters(config);
   network::for_each(p, config, [&](tensor::Parameter& one) { one.value = read("before." + one.name).clone(); });
-  optim::Optimizer optimizer(network::list(p, config), {}, ops::cpu_table());
+  optim::Optimizer optimizer(network::list(p, config), {.opt = opt}, ops::cpu_table());
 
   const Tensor bytes = read("bytes");    // [10, 2, 21]
   const Tensor losses = read("losses");  // [10]
@@ -86,6 +86,10 @@ TEST(GoldenSteps, TenStepsMatchTheNumpyStatementInEveryParameter) {
     EXPECT_GT(dot / std::sqrt(change * got_change), 0.9999) << one.name;
   });
 }
+
+TEST(GoldenSteps, TenStepsOfMixMatchTheNumpyStatementInEveryParameter) { expect_golden_steps("mix", "steps.safetensors"); }
+
+TEST(GoldenSteps, TenStepsOfMixDenseMatchTheNumpyStatementInEveryParameter) { expect_golden_steps("mix-dense", "steps_dense.safetensors"); }
 
 }  // namespace
 }  // namespace dormouse::train
