@@ -50,7 +50,7 @@ std::string orders(const std::vector<Line>& lines, const std::string& family) {
   return count == 0 ? "" : fmt::format("\n  {:<24}{}", fmt::format("{} 1..{}", family, count), values);
 }
 
-// "compressors, alone    gzip 3.524 ..." of the anchors "<name> <suffix>".
+// " gzip 3.524 ..." of the anchors "<name> <suffix>"; "" when none was computed.
 std::string compressors(const std::vector<Line>& lines, const std::string& suffix) {
   std::string values;
   for (const auto& line : lines) {
@@ -58,7 +58,7 @@ std::string compressors(const std::vector<Line>& lines, const std::string& suffi
       values += fmt::format(" {} {:.3f}", line.name.substr(0, line.name.size() - suffix.size() - 1), line.bpb);
     }
   }
-  return values.empty() ? "" : fmt::format("\n  {:<24}{}", "compressors, " + suffix, values);
+  return values;
 }
 
 }  // namespace
@@ -81,9 +81,9 @@ std::string to_beat(const std::string& anchors, std::int64_t window_bytes) {
   const auto lines = parse(anchors);
   const auto* best = best_of(lines, "kneser-ney");
   if (best == nullptr) return "not computed (corpus above 32 MiB): dormouse anchors HELD_OUT --fit PATH";
-  return fmt::format("{} {:.3f} BPB on the same {} bytes;{}", best->name, best->bpb,
-                     base::human_count(static_cast<std::uint64_t>(window_bytes)),
-                     compressors(lines, "conditional").substr(sizeof("\n  ") - 1 + 24));
+  const std::string others = compressors(lines, "conditional");
+  return fmt::format("{} {:.3f} BPB on the same {} bytes{}", best->name, best->bpb,
+                     base::human_count(static_cast<std::uint64_t>(window_bytes)), others.empty() ? "" : ";" + others);
 }
 
 std::string standing(const std::string& anchors, double bpb) {
@@ -98,7 +98,10 @@ std::string standing(const std::string& anchors, double bpb) {
   for (const auto& line : lines) {
     if (line.name.starts_with("compat")) text += fmt::format("\n  {:<24} {:.3f} (not a distribution)", line.name, line.bpb);
   }
-  text += compressors(lines, "alone") + compressors(lines, "conditional");
+  for (const std::string suffix : {"alone", "conditional"}) {
+    const std::string values = compressors(lines, suffix);
+    if (!values.empty()) text += fmt::format("\n  {:<24}{}", "compressors, " + suffix, values);
+  }
   const Line *beaten = nullptr, *ahead = nullptr;  // the best it beats, the nearest it does not
   for (const auto& line : lines) {
     if (line.name.starts_with("compat")) continue;
