@@ -3,9 +3,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "ops/ops.h"
 
@@ -29,7 +27,7 @@ struct Machine {
   void add(CLI::App& command, bool with_compute = true);
   void apply() const;  // CPU level, then threads
   void apply_cpu_level() const;
-  ops::Compute compute_type() const;  // --compute, else bf16 where the CPU has it natively
+  ops::Compute compute_type() const;  // train::compute_of --compute
 };
 
 void add_train(CLI::App& app, Context& context);

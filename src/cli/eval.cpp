@@ -4,8 +4,6 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "data/corpus.h"
@@ -31,7 +29,7 @@ struct Window {
   std::string name;
 };
 
-Window read_window(const Flags& flags, std::int64_t limit) {
+Window read_window(const Flags& flags, const network::ModelConfig& model, std::int64_t limit) {
   if (!flags.data.empty()) {
     const auto corpus = data::find_corpus(flags.data);
     Window window{data::read_corpus(corpus, static_cast<std::uint64_t>(limit)), base::escape(flags.data)};
@@ -43,8 +41,11 @@ Window read_window(const Flags& flags, std::int64_t limit) {
   const auto config_path = std::filesystem::path(flags.model) / "config.toml";
   std::error_code ignored;
   if (!std::filesystem::exists(config_path, ignored)) throw base::UsageError("what should it be scored on? give --data PATH");
-  const auto text = base::read_file(config_path, 16U << 20);
-  auto config = train::read_config(std::string(text.begin(), text.end()), config_path.string());
+  auto config = train::load_config(config_path);
+  if (config.model != model) {
+    throw base::Error(fmt::format("{}: its checkpoint is of another model than the config.toml beside it; bring its own checkpoint back",
+                                  base::escape(flags.model)));
+  }
   if (!flags.bytes.empty()) config.train.eval_bytes = limit;
   auto data = train::open_data(config, flags.model);
   train::bind_data(config, data, true, flags.model);
@@ -55,7 +56,7 @@ int run(const Flags& flags) {
   flags.machine.apply();
   const std::int64_t limit = flags.bytes.empty() ? kDefaultBytes : count_flag(flags.bytes, "--bytes", 2);
   auto model = network::load_model(flags.model);
-  const auto window = read_window(flags, limit);
+  const auto window = read_window(flags, model.config, limit);
   evaluate::BpbOptions options;
   options.row = flags.seq_len.empty() ? model.config.max_seq_len : base::parse_count(flags.seq_len, "--seq-len", 1 << 20);
   if (options.row < 1) throw base::UsageError("--seq-len 0: must be at least 1");

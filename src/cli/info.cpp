@@ -19,12 +19,6 @@ struct Flags {
   Machine machine;
 };
 
-std::string dims_text(const std::vector<std::int64_t>& dims) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < dims.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(dims[i]);
-  return text + "]";
-}
-
 int show_preset(const Flags& flags) {
   const auto config = network::preset(flags.preset);
   auto parameters = network::declare_parameters(config);
@@ -63,7 +57,7 @@ int show_file(const Flags& flags) {
     values += value.size();
     bytes += static_cast<std::int64_t>(entry.end - entry.begin);
     if (entry.name.starts_with("model.")) model_values += value.size();
-    text += fmt::format("  {:<48} {:<5} {}\n", base::escape(entry.name), tensor::name_of(entry.dtype), dims_text(entry.dims));
+    text += fmt::format("  {:<48} {:<5} {}\n", base::escape(entry.name), tensor::name_of(entry.dtype), entry.dims_text());
   }
   const bool checked = file.has_checksums();
   text += fmt::format("{} tensors, {} values ({} of the model), {}; checksums {}\n", file.entries().size(),
@@ -80,14 +74,7 @@ int show_file(const Flags& flags) {
 
 int run(const Flags& flags) {
   if (flags.file.empty() == flags.preset.empty()) throw base::UsageError("info shows one thing: a FILE, or --preset NAME");
-  if (flags.preset.empty()) return show_file(flags);
-  try {
-    return show_preset(flags);
-  } catch (const base::UsageError&) {
-    throw;
-  } catch (const base::Error& error) {
-    throw base::UsageError(error.what());
-  }
+  return flags.preset.empty() ? show_file(flags) : show_preset(flags);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
@@ -6,7 +7,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/units.h"
 #include "cli/commands.h"
 #include "evaluate/bpb.h"
 #include "network/dormouse/model_file.h"
@@ -45,7 +45,7 @@ int run(const Flags& flags) {
   }
   if (bytes.empty()) throw base::Error(base::escape(flags.file) + " is empty; logits need at least one byte");
   evaluate::BpbOptions options;
-  options.compute = flags.machine.compute.empty() ? ops::Compute::f32 : flags.machine.compute_type();
+  options.compute = flags.machine.compute_type();
   options.depth = flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1);
   const auto logits = evaluate::row_logits(model.config, model.parameters, bytes, options);
   write_npy(flags.out, logits);

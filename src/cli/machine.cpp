@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "ops/cpu_level.h"
+#include "train/config.h"
 
 namespace dormouse::cli {
 
@@ -28,15 +29,7 @@ void Machine::apply() const {
   base::set_threads(threads.empty() ? 0 : static_cast<int>(base::parse_count(threads, "--threads", 1024)));
 }
 
-ops::Compute Machine::compute_type() const {
-  if (compute.empty() || compute == "f32") return ops::Compute::f32;
-  if (compute != "bf16") throw base::UsageError(fmt::format("--compute {}: choose f32 or bf16", base::escape(compute)));
-  if (!ops::native_bf16()) {
-    throw base::UsageError(
-        fmt::format("--compute bf16 needs a CPU with AVX512_BF16 (this run uses level {}); use --compute f32", ops::cpu_level()));
-  }
-  return ops::Compute::bf16;
-}
+ops::Compute Machine::compute_type() const { return train::compute_of(compute); }
 
 std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least) {
   const std::int64_t value = base::parse_count(text, flag);

@@ -171,7 +171,8 @@ void check_header_crc(const std::filesystem::path& path, std::string text, const
     if (base::crc32(bytes_of(text)) == *expected) return;
   }
   refuse(path,
-         "is damaged: its header does not match its checksum; use an earlier save (previous.safetensors). If another program "
+         "is damaged: its header does not match its checksum; use an earlier save (best.safetensors or stable.safetensors of the run). If "
+         "another program "
          "rewrote it on purpose, remove the metadata keys crc32 and crc32_header");
 }
 
@@ -223,7 +224,10 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     entries_.push_back({std::move(e.name), dtype->dtype, std::move(e.dims), data + e.begin, data + e.end});
   }
   if (data + at > size)
-    refuse(path, fmt::format("is cut short: {} of {} bytes; copy it again or use an earlier save (previous.safetensors)", size, data + at));
+    refuse(path,
+           fmt::format(
+               "is cut short: {} of {} bytes; copy it again or use an earlier save (best.safetensors or stable.safetensors of the run)",
+               size, data + at));
   if (data + at < size) refuse(path, fmt::format("has {} bytes after its last tensor; copy it again", size - data - at));
 
   metadata_ = std::move(header.metadata);
@@ -258,6 +262,12 @@ void SafetensorsFile::take_checksums(std::string header) {
   if (crc_.size() != entries_.size()) refuse(path_, "is damaged: it has checksums of tensors that it does not hold");
 }
 
+std::string SafetensorsFile::Entry::dims_text() const {
+  std::string text = "[";
+  for (std::size_t i = 0; i < dims.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(dims[i]);
+  return text + "]";
+}
+
 Tensor SafetensorsFile::read(const Entry& entry) const {
   Tensor value = Tensor::empty(tensor::Shape(std::span<const std::int64_t>(entry.dims)), entry.dtype);
   const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(value.bytes()), static_cast<std::size_t>(entry.end - entry.begin));
@@ -265,7 +275,8 @@ Tensor SafetensorsFile::read(const Entry& entry) const {
   if (const auto expected = crc_.find(entry.name); expected != crc_.end()) {
     const std::uint32_t found = base::crc32(bytes);
     if (found != expected->second)
-      refuse(path_, fmt::format("is damaged: tensor \"{}\" has CRC {:08x}, not {:08x}; use an earlier save (previous.safetensors) or copy "
+      refuse(path_, fmt::format("is damaged: tensor \"{}\" has CRC {:08x}, not {:08x}; use an earlier save (best.safetensors or "
+                                "stable.safetensors of the run) or copy "
                                 "it again",
                                 base::escape(entry.name), found, expected->second));
   }

@@ -1,13 +1,11 @@
-// safetensors files: named tensors and string metadata (layout: Hugging Face safetensors README; reference 9.1).
+// safetensors files: named tensors and string metadata (layout: the README of Hugging Face safetensors).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -36,6 +34,8 @@ class SafetensorsFile {
     tensor::Dtype dtype;
     std::vector<std::int64_t> dims;
     std::uint64_t begin = 0, end = 0;  // bytes in the file
+
+    std::string dims_text() const;  // "[8,256]", as tensor::Shape::text, of any rank
   };
   const std::vector<Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }

@@ -1,7 +1,7 @@
 // What a person reads at the start and the end of a run.
 #pragma once
 
-#include <string>
+#include <cstdint>
 
 #include "train/checkpoint.h"
 #include "train/directory.h"

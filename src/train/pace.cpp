@@ -21,7 +21,7 @@ optim::Schedule make_schedule(const TrainConfig& train) {
 Pace::Pace(const TrainConfig& train, const Progress& start)
     : train_(train), first_elapsed_(start.elapsed), last_log_(start.elapsed), last_save_(start.elapsed), last_eval_(start.elapsed) {}
 
-void Pace::stepped(double seconds, const Progress&) {
+void Pace::stepped(double seconds) {
   recent_.push_back(seconds);
   if (recent_.size() > kMedianSteps) recent_.pop_front();
   step_seconds_ += seconds;

@@ -20,8 +20,8 @@ class Pace {
  public:
   Pace(const TrainConfig& train, const Progress& start);
 
-  // After a step of `seconds`; progress.step is the next step and progress.elapsed includes everything so far.
-  void stepped(double seconds, const Progress& progress);
+  // After a step of `seconds`. Everywhere below, progress.step is the next step and progress.elapsed includes everything so far.
+  void stepped(double seconds);
 
   // By time: when (1 - decay_fraction) of the limit has passed, the rest of the run is fixed in steps: the remaining time over the
   // median step time (with the share of time that evaluations and saves took so far). True when it happened now.

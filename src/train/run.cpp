@@ -1,8 +1,6 @@
 #include "train/run.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -171,7 +169,7 @@ int Run::train() {
     ++progress_.step;
     progress_.elapsed = elapsed_before + seconds_since(start);
     window_.add(result, step_bytes, seconds);
-    pace_->stepped(seconds, progress_);
+    pace_->stepped(seconds);
     healthy_ = result.applied;
     if (!result.applied) {
       ++progress_.skipped;
@@ -224,7 +222,7 @@ void Run::evaluate() {
   const auto start = Clock::now();
   evaluate::BpbOptions options;
   options.row = config_.train.seq_len;
-  options.compute = compute_of(config_.train);
+  options.compute = compute_of(config_.train.compute);
   const auto result = evaluate::bits_per_byte(config_.model, trainer_.parameters(), data_.window, options);
   std::vector<evaluate::DepthPoint> depths;
   if (config_.train.eval_depths) depths = evaluate::depth_curve(config_.model, trainer_.parameters(), data_.window, options);
@@ -257,14 +255,8 @@ void Run::check_orthonormality() {
   log_.event({{"event", std::string("orthonormality")}, {"step", progress_.step}, {"max_ortho", error}});
   if (error > kOrthonormalLimit && progress_.latched_step < 0) {
     progress_.latched_step = progress_.step;
-    base::log_line(fmt::format("spectral factors are {:.1e} from orthonormal (limit {:.0e}): factor_quant is none from here on", error,
-                               kOrthonormalLimit));
+    base::log_line(fmt::format("spectral factors are {:.1e} from orthonormal (limit {:.0e})", error, kOrthonormalLimit));
   }
-}
-
-std::string read_text(const std::filesystem::path& path) {
-  const auto bytes = base::read_file(path, 16U << 20);
-  return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace
@@ -283,7 +275,7 @@ int run(const Request& request, bool json) {
   }
   RunConfig config;
   if (resume) {
-    config = resolve_existing(request, read_config(read_text(directory.config()), directory.config().string()), directory.name());
+    config = resolve_existing(request, load_config(directory.config()), directory.name());
   } else {
     config = resolve_new(request);
     config.run.run_id = new_run_id();

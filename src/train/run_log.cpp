@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/threads.h"
 #include "base/units.h"

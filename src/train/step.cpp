@@ -35,7 +35,7 @@ StepResult Trainer::step(const StepData& data, double lr, bool want_stats) {
   for (auto* parameter : list_) parameter->zero_grad();
   const double share = 1.0 / static_cast<double>(data.parts.size());
   for (const auto& part : data.parts) {
-    autograd::Tape tape(true, compute_of(config_.train));
+    autograd::Tape tape(true, compute_of(config_.train.compute));
     network::LoopInput input;
     input.batch = config_.train.batch;
     input.time = config_.train.seq_len;

@@ -1,7 +1,6 @@
 // One training step: forward and backward over the accumulation, the firewall, the update.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "network/dormouse/loop.h"

@@ -45,8 +45,8 @@ ModelConfig preset(std::string_view name) {
     return c;
   }
   const std::string near = base::nearest(name, kPresets.data(), kPresets.size());
-  throw base::Error("unknown preset \"" + base::escape(name) + "\"" + (near.empty() ? "" : "; did you mean " + near + "?") +
-                    " (presets: tiny, nano, small, base)");
+  throw base::UsageError("unknown preset \"" + base::escape(name) + "\"" + (near.empty() ? "" : "; did you mean " + near + "?") +
+                         " (presets: tiny, nano, small, base)");
 }
 
 void validate(ModelConfig& c) {

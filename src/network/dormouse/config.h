@@ -1,9 +1,10 @@
-// The model config and its presets (model.md section 7).
+// The model config and its presets.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "config/field.h"
@@ -63,7 +64,7 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
   visit(Field{.name = "fin_weight", .doc = "weight of the final readout's loss", .min = 0, .max = 100}, c.fin_weight);
 }
 
-// tiny, nano, small, base. Unknown: base::Error listing them, nearest named.
+// tiny, nano, small, base. Unknown: base::UsageError listing them, nearest named.
 ModelConfig preset(std::string_view name);
 std::vector<std::string_view> preset_names();
 

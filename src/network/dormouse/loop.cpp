@@ -1,7 +1,6 @@
 #include "network/dormouse/loop.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/ops.h"
 #include "base/error.h"
@@ -77,7 +76,7 @@ LoopOutput loop(Tape& tape, const ModelConfig& config, Parameters& p, const Loop
     h = residual(tape, u, tape.parameter(p.residual_scale), gate, attention, memory, dense, ffn);
     readouts.push_back(layer::spectral(tape, p.readout, h));
     if (options.want_stats) out.stats.push_back(iteration_stats(config, u.value(), gate.value()));
-    if (target.defined() && !options.final_loss_only) {
+    if (target.defined()) {
       out.nats.push_back(cross_entropy(tape, head_middle(tape, config, p, readouts.back()), tape.parameter(p.head.v), target));
     }
   }

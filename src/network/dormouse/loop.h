@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,8 +35,7 @@ struct LoopOptions {
   std::int64_t depth = 0;    // 0 = max_iter
   bool want_logits = false;  // logits [b*t,256] of the mean readout
   bool want_stats = false;
-  bool final_loss_only = false;  // evaluation: skip the in-loop losses
-  LoopState* state = nullptr;    // in: state before the first byte; out: after the last. null = zeros, dropped
+  LoopState* state = nullptr;  // in: state before the first byte; out: after the last. null = zeros, dropped
 };
 
 struct LoopOutput {

@@ -13,18 +13,6 @@ constexpr std::string_view kPrefix = "model.";
 
 [[noreturn]] void refuse(std::string_view where, const std::string& what) { throw base::Error(base::escape(where) + ": " + what); }
 
-std::string dims_text(const std::vector<std::int64_t>& dims) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < dims.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(dims[i]);
-  return text + "]";
-}
-
-std::vector<std::int64_t> dims_of(const tensor::Shape& shape) {
-  std::vector<std::int64_t> dims;
-  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
-  return dims;
-}
-
 void require_finite(const tensor::Tensor& value, const std::string& name, std::string_view where) {
   const float* x = value.data<float>();
   for (std::int64_t i = 0; i < value.size(); ++i) {
@@ -50,10 +38,9 @@ void read_parameters(const format::SafetensorsFile& file, std::string_view where
     wanted.insert(name);
     const auto* entry = file.find(name);
     if (entry == nullptr) refuse(where, "tensor " + name + " is missing; its config asks for it");
-    const auto dims = dims_of(parameter.value.shape());
-    if (entry->dims != dims) {
-      refuse(where, "tensor " + name + " is " + dims_text(entry->dims) + " but the config says " + dims_text(dims) +
-                        "; it belongs to another preset or config");
+    const std::string wanted_dims = parameter.value.shape().text(), dims = entry->dims_text();
+    if (dims != wanted_dims) {
+      refuse(where, "tensor " + name + " is " + dims + " but the config says " + wanted_dims + "; it belongs to another preset or config");
     }
     if (entry->dtype != tensor::Dtype::f32) refuse(where, "tensor " + name + " is " + tensor::name_of(entry->dtype) + ", not f32");
     const tensor::Tensor value = file.read(*entry);

@@ -31,11 +31,11 @@ struct Parameters {
   layer::SpectralParameters head;
 };
 
-// In the order of model.md section 8; parameters of arms that are off do not exist and are not visited.
+// In one order for ever: counts, files and the optimizer follow it. Parameters of arms that are off do not exist and are not visited.
 void for_each(Parameters& parameters, const ModelConfig& config, const std::function<void(Parameter&)>& visit);
 std::vector<Parameter*> list(Parameters& parameters, const ModelConfig& config);
 
-// Allocates and draws every tensor from its own stream (splitmix64 keyed seed xor fnv1a(name)); model.md sections 2, 3, 7.
+// Allocates and draws every tensor from its own stream (layer/init.h).
 Parameters make_parameters(const ModelConfig& config, std::uint64_t seed);
 // Shapes, names, roles only (values undefined): counts and loading.
 Parameters declare_parameters(const ModelConfig& config);
