@@ -1,4 +1,4 @@
-// The thread count of the process and the CPU level; set once, before the first kernel.
+// Threads of the process (set once, before the first kernel) and the memory it may use.
 #pragma once
 
 #include <cstdint>

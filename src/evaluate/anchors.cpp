@@ -1,7 +1,6 @@
 #include "evaluate/anchors.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Engram: hashed n-gram memory (model.md section 4). The rows of a batch are read once; only the gate depends on the iteration.
+// Engram: hashed n-gram memory. The rows of a batch are read once; only the gate depends on the iteration.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,8 @@
-// Experts: low-rank FFNs blended by the controller (model.md section 5, dense softmax blend over expert = ffn).
+// Experts: low-rank FFNs blended by the controller: dense, every expert runs.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 

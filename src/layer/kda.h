@@ -1,4 +1,4 @@
-// KDA: gated delta attention (model.md section 2; recurrence and chunk form: ops/ops.h).
+// KDA: gated delta attention (recurrence and chunk form: ops/ops.h).
 #pragma once
 
 #include <cstdint>

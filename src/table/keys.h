@@ -1,4 +1,4 @@
-// n-gram keys of the Engram memory (model.md section 4).
+// n-gram keys of the Engram memory.
 #pragma once
 
 #include <cstdint>
