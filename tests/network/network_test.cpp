@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 
 #include "format/safetensors.h"
@@ -96,6 +97,33 @@ TEST(Network, SmallHasTheCountedTensorsAndParameters) {
   Parameters p = declare_parameters(config);
   EXPECT_EQ(list(p, config).size(), 45U);
   EXPECT_EQ(count(p, config), 8'399'693);
+}
+
+TEST(Network, ThePublicNamesOfAllTensors) {
+  std::set<std::string> want{"embedding.weight",
+                             "loop.controller.weight",
+                             "loop.iteration_embedding",
+                             "loop.norm.weight",
+                             "loop.residual_scale",
+                             "loop.memory_dense.weight",
+                             "norm.weight",
+                             "loop.engram.table",
+                             "loop.engram.key.weight",
+                             "loop.attention.decay_bias",
+                             "loop.attention.a_log",
+                             "loop.engram.value.weight"};
+  for (const char* name : {"q", "k", "v", "decay_up", "decay_down", "beta", "gate", "norm", "out"})
+    want.insert("loop.attention." + std::string(name) + ".weight");
+  for (const char* name : {"loop.experts.0.up", "loop.experts.0.down", "loop.experts.1.up", "loop.experts.1.down", "loop.experts.2.up",
+                           "loop.experts.2.down", "loop.readout", "head"}) {
+    for (const char* factor : {".u", ".s", ".v"}) want.insert(std::string(name) + factor);
+  }
+  ASSERT_EQ(want.size(), 45U);
+  const ModelConfig config = preset("small");
+  Parameters p = declare_parameters(config);
+  std::set<std::string> got;
+  for (const Parameter* one : list(p, config)) got.insert(one->name);
+  EXPECT_EQ(got, want);
 }
 
 TEST(Network, AnArmThatIsOffHasNoParameters) {

@@ -70,6 +70,14 @@ TEST(MemoryPlan, CountsParametersAsTheNetworkDoes) {
   }
 }
 
+TEST(MemoryPlan, SmallWithEightRowsOf512FitsInSixGibibytes) {
+  Request request = with({{"batch", "8", "--batch 8"}, {"seq_len", "512", "--seq-len 512"}});
+  request.preset = "small";
+  const auto plan = plan_memory(resolve_new(request), 1 << 20);
+  EXPECT_LT(plan.total(), 6ULL << 30) << plan.text();
+  EXPECT_GT(plan.total(), 512ULL << 20) << plan.text();
+}
+
 TEST(MemoryPlan, RefusesWhatDoesNotFitAndNamesTheNumbers) {
   RunConfig config = resolve_new(with({{"batch", "65536", "--batch"}}));
   const auto plan = plan_memory(config, 1 << 20);
