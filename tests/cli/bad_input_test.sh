@@ -94,6 +94,7 @@ expect 1 'error: .*other\.safetensors' eval other.safetensors --data text.txt
 # Another config's weights under this config.
 cp runs/b/checkpoint.safetensors runs/a/checkpoint.safetensors
 expect 1 'error: .*(another run|belongs)' train --run runs/a
+expect 1 'error: .*runs/a.*another model' eval runs/a
 expect 1 'error: .*one\.txt|at least 2' eval runs/b --data one.txt
 expect 2 'error: .*depth' generate runs/b -p x --depth 9
 expect 2 'error: .*--temp' generate runs/b -p x --temp -1
