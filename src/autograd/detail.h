@@ -39,6 +39,13 @@ T* grad_ptr(const Gradient& gradient) {
   return gradient.wanted() ? ptr<T>(gradient.tensor()) : nullptr;
 }
 
+// gradient += dy, as the last use of dy in a backward.
+template <class T>
+void pass_through(const ops::OpTable<T>& table, const Tensor& dy, const Gradient& gradient) {
+  if (!gradient.wanted() || gradient.take(dy)) return;
+  table.axpy(dy.size(), T{1}, ptr<T>(dy), grad_ptr<T>(gradient));
+}
+
 // `holds`, or an error that names the op and the shapes it was given.
 [[noreturn]] void fail_shapes(const char* op, std::initializer_list<const Tensor*> given);
 inline void require(bool holds, const char* op, std::initializer_list<const Tensor*> given) {

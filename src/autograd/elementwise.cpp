@@ -4,6 +4,7 @@
 namespace dormouse::autograd {
 
 using detail::grad_ptr;
+using detail::pass_through;
 using detail::ptr;
 using detail::require;
 using detail::result;
@@ -37,7 +38,8 @@ Var add_row(Tape& tape, const Var& x, const Var& row) {
   return result(tape, std::move(y), detail::any_wants_grad({&x, &row}),
                 [&tape, dx = x.gradient(), drow = row.gradient()](const Tensor& dy) {
                   with_table(tape, dy.dtype(), [&]<class T>(const ops::OpTable<T>& t) {
-                    t.add_row_backward(dy.rows(), dy.cols(), ptr<T>(dy), grad_ptr<T>(dx), grad_ptr<T>(drow));
+                    t.add_row_backward(dy.rows(), dy.cols(), ptr<T>(dy), nullptr, grad_ptr<T>(drow));
+                    pass_through(t, dy, dx);
                   });
                 });
 }

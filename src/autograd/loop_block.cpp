@@ -54,9 +54,10 @@ Var residual(Tape& tape, const Var& u, const Var& rho, const Var& gates, const V
                 [&tape, du = u.gradient(), rho, gates, attention, memory, dense, ffn, shape](const Tensor& dh) {
                   with_table(tape, dh.dtype(), [&]<class T>(const ops::OpTable<T>& t) {
                     t.residual_backward(shape, ptr<T>(rho), ptr<T>(gates), ptr<T>(attention), ptr<T>(memory), ptr<T>(dense), ptr<T>(ffn),
-                                        ptr<T>(dh), grad_ptr<T>(du), grad_ptr<T>(rho.gradient()), grad_ptr<T>(gates.gradient()),
+                                        ptr<T>(dh), nullptr, grad_ptr<T>(rho.gradient()), grad_ptr<T>(gates.gradient()),
                                         grad_ptr<T>(attention.gradient()), grad_ptr<T>(memory.gradient()), grad_ptr<T>(dense.gradient()),
                                         grad_ptr<T>(ffn.gradient()));
+                    detail::pass_through(t, dh, du);
                   });
                 });
 }

@@ -6,6 +6,8 @@
 namespace dormouse::autograd {
 namespace {
 
+using detail::grad_ptr;
+using detail::ptr;
 using detail::require;
 using detail::result;
 using detail::with_table;
@@ -86,6 +88,21 @@ Var matmul_transposed_sum(Tape& tape, std::span<const Var> xs, std::span<const V
                 });
 }
 
+Var hidden(Tape& tape, const Var& x, const Var& v, const Var& u, Precision precision) {
+  require(fits(x, v, true) && u.defined() && u.value().rank() == 2 && u.shape()[0] == v.shape()[0] && u.dtype() == x.dtype(), "hidden",
+          {&x.value(), &v.value(), &u.value()});
+  const ops::Hidden shape{
+      .rows = x.value().rows(), .k = x.value().cols(), .f = v.shape()[0], .r = u.shape()[1], .compute = compute_of(tape, precision)};
+  Tensor y = Tensor::empty({shape.rows, shape.r}, x.dtype());
+  with_table(tape, y.dtype(), [&]<class T>(const ops::OpTable<T>& t) { t.hidden(shape, ptr<T>(x), ptr<T>(v), ptr<T>(u), ptr<T>(y)); });
+  return result(tape, std::move(y), detail::any_wants_grad({&x, &v, &u}), [&tape, x, v, u, shape](const Tensor& dy) {
+    with_table(tape, dy.dtype(), [&]<class T>(const ops::OpTable<T>& t) {
+      t.hidden_backward(shape, ptr<T>(x), ptr<T>(v), ptr<T>(u), ptr<T>(dy), grad_ptr<T>(x.gradient()), grad_ptr<T>(v.gradient()),
+                        grad_ptr<T>(u.gradient()));
+    });
+  });
+}
+
 Var matmul_add(Tape& tape, const Var& base, const Var& x, const Var& w, Precision precision) {
   require(fits(x, w, false) && base.defined() && base.value().rows() == x.value().rows() && base.value().cols() == w.shape()[1] &&
               base.dtype() == x.dtype(),
@@ -93,15 +110,12 @@ Var matmul_add(Tape& tape, const Var& base, const Var& x, const Var& w, Precisio
   const ops::Compute compute = compute_of(tape, precision);
   Tensor y = base.value().clone();
   gemm(tape, compute, false, x.value(), false, w.value(), true, y);
-  return result(
-      tape, std::move(y), detail::any_wants_grad({&base, &x, &w}), [&tape, dbase = base.gradient(), x, w, compute](const Tensor& dy) {
-        if (dbase.wanted()) {
-          with_table(tape, dy.dtype(),
-                     [&]<class T>(const ops::OpTable<T>& table) { table.axpy(dy.size(), T{1}, dy.data<T>(), detail::grad_ptr<T>(dbase)); });
-        }
-        gemm_into(tape, compute, false, dy, true, w.value(), x.gradient());
-        gemm_into(tape, compute, true, x.value(), false, dy, w.gradient());
-      });
+  return result(tape, std::move(y), detail::any_wants_grad({&base, &x, &w}),
+                [&tape, dbase = base.gradient(), x, w, compute](const Tensor& dy) {
+                  gemm_into(tape, compute, false, dy, true, w.value(), x.gradient());
+                  gemm_into(tape, compute, true, x.value(), false, dy, w.gradient());
+                  with_table(tape, dy.dtype(), [&]<class T>(const ops::OpTable<T>& table) { detail::pass_through(table, dy, dbase); });
+                });
 }
 
 Var slice_rows(Tape& /*tape*/, const Var& x, std::int64_t begin, std::int64_t count) {

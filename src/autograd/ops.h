@@ -16,6 +16,8 @@ Var matmul(Tape& tape, const Var& x, const Var& w, Precision precision = Precisi
 Var matmul_transposed(Tape& tape, const Var& x, const Var& v, Precision precision = Precision::tape);
 // sum_e xs[e] vs[e]^T, one output buffer.
 Var matmul_transposed_sum(Tape& tape, std::span<const Var> xs, std::span<const Var> vs, Precision precision = Precision::tape);
+// silu(x V^T) U, the wide middle never in memory: x [N,k], v [f,k], u [f,r] -> [N,r].
+Var hidden(Tape& tape, const Var& x, const Var& v, const Var& u, Precision precision = Precision::tape);
 // base + x W: base [N,out] is not modified (its gradient is the output's). W may be a rows_slice of a parameter: see slice_rows.
 Var matmul_add(Tape& tape, const Var& base, const Var& x, const Var& w, Precision precision = Precision::tape);
 

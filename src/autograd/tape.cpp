@@ -42,6 +42,14 @@ std::pair<Tensor, bool> Gradient::for_gemm() const {
   return {slot_->tensor, true};
 }
 
+bool Gradient::take(const Tensor& dy) const {
+  if (slot_ == nullptr || slot_->written || slot_->parent != nullptr || slot_->parameter != nullptr) return false;
+  if (dy.shape() != slot_->shape || dy.dtype() != slot_->dtype || !dy.contiguous()) return false;
+  slot_->tensor = dy;
+  slot_->written = true;
+  return true;
+}
+
 Var::Var(Tensor value, bool wants_grad) : value_(std::move(value)) {
   if (!wants_grad) return;
   auto slot = std::make_shared<Gradient::Slot>();

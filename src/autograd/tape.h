@@ -32,6 +32,9 @@ class Gradient {
   const Tensor& tensor() const;  // zeroed on first use
   // To be overwritten (true: nothing there yet, write with beta = 0) or added to (false: beta = 1).
   std::pair<Tensor, bool> for_gemm() const;
+  // For ops that pass dy through: true when nothing was there and dy itself, its buffer not copied, is the gradient now. Later
+  // consumers add to that buffer, so the op must have no more use of dy. False: nothing done, add dy.
+  bool take(const Tensor& dy) const;
 
  private:
   friend class Var;

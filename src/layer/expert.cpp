@@ -1,5 +1,7 @@
 #include "layer/expert.h"
 
+#include <cmath>
+
 namespace dormouse::layer {
 
 using autograd::Tape;
@@ -9,9 +11,12 @@ ExpertParameters declare_expert(const std::string& name, std::int64_t d, std::in
   return {declare_spectral(name + ".up", Role::expert, d, f, rank), declare_spectral(name + ".down", Role::expert, f, d, rank)};
 }
 
-void draw_expert(ExpertParameters& p, std::uint64_t seed) {
-  draw_spectral(p.up, seed);
-  draw_spectral(p.down, seed);
+void draw_expert(ExpertParameters& p, const std::string& scale_init, std::uint64_t seed) {
+  for (SpectralParameters* part : {&p.up, &p.down}) {
+    const auto out = static_cast<double>(part->v.value.dim(0));
+    const auto k = static_cast<double>(part->v.value.dim(1));
+    draw_spectral(*part, seed, scale_init == "unit" ? std::sqrt(out / k) : 1.0);
+  }
 }
 
 void for_each(ExpertParameters& p, const std::function<void(Parameter&)>& visit) {
@@ -23,9 +28,11 @@ Var experts(Tape& tape, std::vector<ExpertParameters>& experts, const Var& z, co
   std::vector<Var> middles;
   std::vector<Var> writes;
   for (std::size_t e = 0; e < experts.size(); ++e) {
-    const Var hidden = silu(tape, spectral(tape, experts[e].up, z));
-    middles.push_back(spectral_middle(tape, experts[e].down, hidden, autograd::Precision::tape, gates, static_cast<std::int64_t>(e)));
-    writes.push_back(tape.parameter(experts[e].down.v));
+    auto& [up, down] = experts[e];
+    const Var middle = spectral_middle(tape, up, z);
+    const Var read = hidden(tape, middle, tape.parameter(up.v), tape.parameter(down.u));
+    middles.push_back(scale_columns(tape, read, tape.parameter(down.s), gates, static_cast<std::int64_t>(e)));
+    writes.push_back(tape.parameter(down.v));
   }
   return matmul_transposed_sum(tape, middles, writes);
 }

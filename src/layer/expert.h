@@ -16,7 +16,8 @@ struct ExpertParameters {
 };
 
 ExpertParameters declare_expert(const std::string& name, std::int64_t d, std::int64_t f, std::int64_t rank);
-void draw_expert(ExpertParameters& p, std::uint64_t seed);
+// scale_init "one": s = 1; "unit": s = sqrt(out/k), so that an input of unit rms gives an output of about unit rms.
+void draw_expert(ExpertParameters& p, const std::string& scale_init, std::uint64_t seed);
 void for_each(ExpertParameters& p, const std::function<void(Parameter&)>& visit);
 
 // sum_e gates[:,3+e] * Down_e(silu(Up_e(z))): z [N,d] -> [N,d].

@@ -14,9 +14,9 @@ SpectralParameters declare_spectral(const std::string& name, Role role, std::int
           declare(name + ".v", role, Kind::factor_out, {out, k})};
 }
 
-void draw_spectral(SpectralParameters& p, std::uint64_t seed) {
+void draw_spectral(SpectralParameters& p, std::uint64_t seed, double scale) {
   draw_orthonormal(p.u, seed);
-  draw_constant(p.s, 1.0F);
+  draw_constant(p.s, static_cast<float>(scale));
   draw_orthonormal(p.v, seed);
 }
 

@@ -17,7 +17,8 @@ struct SpectralParameters {
 
 // k = max(1, min(rank, in, out)); tensors "<name>.u", ".s", ".v".
 SpectralParameters declare_spectral(const std::string& name, Role role, std::int64_t in, std::int64_t out, std::int64_t rank);
-void draw_spectral(SpectralParameters& p, std::uint64_t seed);
+// scale: the initial s.
+void draw_spectral(SpectralParameters& p, std::uint64_t seed, double scale = 1);
 void for_each(SpectralParameters& p, const std::function<void(Parameter&)>& visit);
 
 // x [N,in] -> (x U) * s [N,k], the middle of the product; times gates column 3+expert when gates is defined.

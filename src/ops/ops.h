@@ -50,6 +50,13 @@ struct Decay {
   double g_min = -5;
 };
 
+// y = h U, h = silu(x V^T); the wide h [rows,f] lives in tiles only.      x [rows,k], V [f,k], U [f,r], y [rows,r]
+// backward, with dh = dy U^T, dp = dh silu'(x V^T): dx += dp V, dV += dp^T x, dU += h^T dy. compute: of all products.
+struct Hidden {
+  std::int64_t rows = 0, k = 0, f = 0, r = 0;
+  Compute compute = Compute::f32;
+};
+
 // The gated delta recurrence. q,k,v,g,o [b,t,H,hd]; beta [b,t,H]; states [b,H,hd,hd] (key row, value column).
 //   S <- exp(g) (rows) S;  u = beta (v - S^T k);  S += k u^T;  o = hd^-1/2 S^T q     (decay, write, read)
 // Chunk form, chunks of kKdaChunk rows, the last may be short. chunk_states [b,H,ceil(t/16),hd,hd]: the state entering each
@@ -118,6 +125,9 @@ struct OpTable {
   // y = sigma(x);  dx += dy*y*(1-y)
   void (*sigmoid)(std::int64_t n, const T* x, T* y);
   void (*sigmoid_backward)(std::int64_t n, const T* y, const T* dy, T* dx);
+
+  void (*hidden)(const Hidden&, const T* x, const T* v, const T* u, T* y);
+  void (*hidden_backward)(const Hidden&, const T* x, const T* v, const T* u, const T* dy, T* dx, T* dv, T* du);
 
   void (*silu_head_norm)(const HeadNorm&, const T* x, T* y, T* inv);
   void (*silu_head_norm_backward)(const HeadNorm&, const T* x, const T* y, const T* inv, const T* dy, T* dx);

@@ -16,7 +16,11 @@ constexpr std::int64_t kParallelBytes = std::int64_t{1} << 20;
 template <class Body>
 void for_spans(std::int64_t bytes, const Body& body) {
   const std::int64_t spans = (bytes + kParallelBytes - 1) / kParallelBytes;
-#pragma omp parallel for schedule(static) if (spans > 1)
+  if (spans <= 1) {  // a region, even of one thread, costs a system call
+    body(std::int64_t{0}, bytes);
+    return;
+  }
+#pragma omp parallel for schedule(static)
   for (std::int64_t i = 0; i < spans; ++i) {
     body(i * kParallelBytes, std::min(kParallelBytes, bytes - i * kParallelBytes));
   }

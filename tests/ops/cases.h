@@ -111,6 +111,27 @@ inline void add_elementwise(std::vector<Case>& cases) {
   }
 }
 
+// rows x cols = rows of x x width of the hidden layer.
+inline void add_hidden(std::vector<Case>& cases) {
+  for (const Compute compute : {Compute::f32, Compute::bf16}) {
+    cases.push_back({compute == Compute::bf16 ? "hidden_bf16" : "hidden", compute == Compute::bf16 ? 4e-3 : 2e-5,
+                     [compute](Draw& draw, int64_t rows, int64_t f) {
+                       const Hidden shape{.rows = rows, .k = 5, .f = f, .r = 7, .compute = compute};
+                       const double size = std::max(1.0, draw.magnitude());
+                       const double tall = std::sqrt(static_cast<double>(rows)), wide = std::sqrt(static_cast<double>(f));
+                       Plan plan;
+                       plan.in("x", draw.values(rows * 5)).in("v", draw.normal(f * 5)).in("u", draw.normal(f * 7));
+                       plan.out("y", rows * 7, 7, 3 * size * wide).in("dy", draw.normal(rows * 7));
+                       plan.gradient("dx", draw.normal(rows * 5), 5, 8 * wide).gradient("dv", draw.normal(f * 5), 5, 8 * size * tall);
+                       plan.gradient("du", draw.normal(f * 7), 7, 8 * size * tall);
+                       return plan.run([shape](const auto& t, const auto& b) {
+                         t.hidden(shape, b[0], b[1], b[2], b[3]);
+                         t.hidden_backward(shape, b[0], b[1], b[2], b[4], b[5], b[6], b[7]);
+                       });
+                     }});
+  }
+}
+
 inline void add_norms(std::vector<Case>& cases) {
   cases.push_back({"rms_norm", kSum, [](Draw& draw, int64_t rows, int64_t d) {
                      const RmsNorm shape{.rows = rows, .d = d, .eps = 1e-3};
@@ -335,6 +356,7 @@ inline std::vector<Case> all_cases() {
   std::vector<Case> cases;
   add_gemm(cases);
   add_elementwise(cases);
+  add_hidden(cases);
   add_norms(cases);
   add_loop_block(cases);
   add_attention(cases);

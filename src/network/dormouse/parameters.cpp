@@ -65,7 +65,7 @@ Parameters make_parameters(const ModelConfig& c, std::uint64_t seed) {
   layer::draw_fan_in(p.memory_dense, seed);
   if (c.use_kda) layer::draw_kda(p.attention, kda_shape(c), c.kda_decay_init, c.max_seq_len, seed);
   if (c.use_engram) layer::draw_engram(p.engram, seed);
-  for (auto& expert : p.experts) layer::draw_expert(expert, seed);
+  for (auto& expert : p.experts) layer::draw_expert(expert, c.expert_init, seed);
   layer::draw_spectral(p.readout, seed);
   layer::draw_constant(p.final_norm, 1.0F);
   layer::draw_spectral(p.head, seed);

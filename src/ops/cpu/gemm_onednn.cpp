@@ -61,7 +61,9 @@ Matmul make_matmul(const Gemm& g) {
 // m, n, k, leading dimensions, flags, threads (a primitive is compiled for a team size)
 using Key = std::array<std::int64_t, 8>;
 
-const Matmul& cached_matmul(const Gemm& g) {
+Matmul cached_matmul(const Gemm& g) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   static std::map<Key, Matmul> cache;
   constexpr std::size_t kMost = 4096;
   const std::int64_t flags =
@@ -73,16 +75,14 @@ const Matmul& cached_matmul(const Gemm& g) {
   return cache.emplace(key, make_matmul(g)).first->second;
 }
 
-// a and b: f32 or bf16, as g.compute says.
+// a and b: f32 or bf16, as g.compute says. Threads may meet here: a primitive with a scratchpad of the caller holds no state.
 void matmul(const Gemm& g, const void* a, const void* b, float* c) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
   const auto memory = [](const dnnl::memory::desc& desc, const void* data) {
     return dnnl::memory(desc, engine(), const_cast<void*>(data));  // NOLINT: oneDNN only reads its sources
   };
   try {
-    static dnnl::stream stream(engine());
-    const Matmul& cached = cached_matmul(g);
+    static thread_local dnnl::stream stream(engine());
+    const Matmul cached = cached_matmul(g);
     const void* workspace = scratch_bytes(Slot::onednn, cached.workspace.get_size());
     cached.primitive.execute(stream, {{DNNL_ARG_SRC, memory(cached.a, a)},
                                       {DNNL_ARG_WEIGHTS, memory(cached.b, b)},

@@ -32,6 +32,14 @@ void scale_columns(const ScaleColumns&, const float* x, const float* s, const fl
 void scale_columns_backward(const ScaleColumns&, const float* x, const float* s, const float* p, const float* dy, float* dx, float* ds,
                             float* dp);
 
+// hidden.cpp
+void hidden_onednn(const Hidden&, const float* x, const float* v, const float* u, float* y);
+void hidden_onednn_backward(const Hidden&, const float* x, const float* v, const float* u, const float* dy, float* dx, float* dv,
+                            float* du);
+void hidden_portable(const Hidden&, const float* x, const float* v, const float* u, float* y);
+void hidden_portable_backward(const Hidden&, const float* x, const float* v, const float* u, const float* dy, float* dx, float* dv,
+                              float* du);
+
 // optimize.cpp
 double sum_squares(std::int64_t n, const float* x);
 void normalize_columns(std::int64_t rows, std::int64_t cols, float floor, float* x);

@@ -68,7 +68,7 @@ void for_blocks(const RowBlocks& blocks, std::int64_t elements, const Body& body
 
 // Per-thread, 64-byte-aligned, uninitialised scratch that grows and stays. Each use has its own slot, so that one kernel's
 // buffers do not meet; valid until the same thread asks for the same slot again.
-enum class Slot : std::uint8_t { partials, pack_a, pack_b, tile, tile_pack, convert_a, convert_b, onednn, count };
+enum class Slot : std::uint8_t { partials, pack_a, pack_b, tile, tile_pack, convert_a, convert_b, onednn, hidden, count };
 void* scratch_bytes(Slot slot, std::size_t bytes);
 inline float* scratch(Slot slot, std::int64_t floats) {
   return static_cast<float*>(scratch_bytes(slot, static_cast<std::size_t>(floats) * sizeof(float)));

@@ -10,8 +10,14 @@ OpTable<float> make_table(bool portable) {
   OpTable<float> table{};
   table.name = portable ? "cpu-portable" : "cpu";
   table.gemm = cpu::gemm_portable;
+  table.hidden = cpu::hidden_portable;
+  table.hidden_backward = cpu::hidden_portable_backward;
 #ifdef DORMOUSE_ONEDNN
-  if (!portable) table.gemm = cpu::gemm_onednn;
+  if (!portable) {
+    table.gemm = cpu::gemm_onednn;
+    table.hidden = cpu::hidden_onednn;
+    table.hidden_backward = cpu::hidden_onednn_backward;
+  }
 #endif
   table.gather = cpu::gather;
   table.gather_backward = cpu::gather_backward;

@@ -5,6 +5,7 @@
 #include "ops/reference/engram.h"
 #include "ops/reference/gates.h"
 #include "ops/reference/gemm.h"
+#include "ops/reference/hidden.h"
 #include "ops/reference/kda.h"
 #include "ops/reference/norm.h"
 #include "ops/reference/optim.h"
@@ -30,6 +31,8 @@ const OpTable<T>& reference_table() {
       .silu_backward = reference::silu_backward<T>,
       .sigmoid = reference::sigmoid<T>,
       .sigmoid_backward = reference::sigmoid_backward<T>,
+      .hidden = reference::hidden<T>,
+      .hidden_backward = reference::hidden_backward<T>,
       .silu_head_norm = reference::silu_head_norm<T>,
       .silu_head_norm_backward = reference::silu_head_norm_backward<T>,
       .decay = reference::decay<T>,
