@@ -91,6 +91,12 @@ int Run::start(const MemoryPlan& plan) {
 bool Run::open() {
   std::error_code ignored;
   if (!std::filesystem::exists(directory_.checkpoint(), ignored)) {
+    for (const auto& later : {directory_.best(), directory_.stable()}) {
+      if (!std::filesystem::exists(later, ignored)) continue;
+      throw base::Error(
+          fmt::format("{} has {} but no checkpoint.safetensors to resume from; bring it back, or start another run with --run",
+                      base::escape(directory_.name()), later.filename().string()));
+    }
     if (request_.extend) throw base::UsageError("--extend adds steps to a finished run, and this one has not started; leave it out");
     begin_anew();
     return true;
@@ -150,7 +156,7 @@ void Run::extend() {
 
 int Run::train() {
   const auto& train = config_.train;
-  install_signal_handlers();
+  begin_orderly_stop();
   pace_.emplace(train, progress_);
   SkipCounter skips;
   Feed feed(stream_, config_.model, train.accum);
@@ -196,6 +202,7 @@ int Run::train() {
   if (progress_.last_eval_step != progress_.step) evaluate();
   save();
   progress_.anchors = compute_anchors(data_, true);
+  save();  // with the slower compressors beside it
   print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
   log_.event({{"event", std::string("end")},
               {"step", progress_.step},
@@ -262,6 +269,7 @@ void Run::check_orthonormality() {
 }  // namespace
 
 int run(const Request& request, bool json) {
+  watch_signals();
   const RunDirectory directory = choose_directory(request);
   const bool resume = directory.exists();
   if (resume && request.must_be_new) {
