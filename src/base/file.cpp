@@ -99,9 +99,14 @@ File File::create(const std::filesystem::path& path) {
 
 File File::open_append(const std::filesystem::path& path) {
   check_path(path);
-  const int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY);
+  const int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY);  // as in open_read
   if (descriptor < 0) fail("open for appending", path, errno);
-  return File(descriptor, path);
+  File file(descriptor, path);
+  struct stat status = {};
+  if (::fstat(descriptor, &status) != 0) fail("inspect", path, errno);
+  if (!S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode))
+    throw Error(fmt::format("cannot append to \"{}\": it is {}", shown(path), kind_of(status.st_mode)));
+  return file;
 }
 
 std::uint64_t File::size() const {
@@ -170,6 +175,13 @@ std::vector<std::uint8_t> read_file(const std::filesystem::path& path, std::uint
     throw Error(fmt::format("\"{}\" has {} ({} bytes); at most {} are read here", shown(path), human_bytes(size), size, limit));
   }
   std::vector<std::uint8_t> bytes(size);
+  file.read_exactly_at(0, bytes);
+  return bytes;
+}
+
+std::vector<std::uint8_t> read_start(const std::filesystem::path& path, std::uint64_t count) {
+  const File file = File::open_read(path);
+  std::vector<std::uint8_t> bytes(std::min(count, file.size()));
   file.read_exactly_at(0, bytes);
   return bytes;
 }

@@ -16,7 +16,7 @@ class File {
  public:
   static File open_read(const std::filesystem::path& path);    // regular files only; a FIFO, directory, ... is refused
   static File create(const std::filesystem::path& path);       // O_CREAT | O_TRUNC
-  static File open_append(const std::filesystem::path& path);  // O_CREAT | O_APPEND
+  static File open_append(const std::filesystem::path& path);  // O_CREAT | O_APPEND; a FIFO is refused
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();
@@ -37,6 +37,8 @@ class File {
 
 // The whole of a regular file; larger than `limit` bytes: Error.
 std::vector<std::uint8_t> read_file(const std::filesystem::path& path, std::uint64_t limit = UINT64_MAX);
+// Its first bytes, at most `count`.
+std::vector<std::uint8_t> read_start(const std::filesystem::path& path, std::uint64_t count);
 
 // Writes through `write` into "<path>.tmp.<pid>", fsyncs, renames over `path`, fsyncs the directory. On any failure the
 // temporary is removed and `path` is untouched.

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <random>
 
@@ -18,6 +20,8 @@
 
 namespace dormouse::cli {
 namespace {
+
+constexpr std::size_t kLongestPrompt = 1U << 30;
 
 struct Flags {
   std::string model, prompt, file, bytes = "256", temperature = "0.8", top_k = "0", top_p = "1", min_p = "0", penalty = "1", depth, seed;
@@ -62,10 +66,15 @@ std::string read_prompt(const CLI::App& command, const Flags& flags) {
     if (flags.file == "-") {
       std::string text;
       char buffer[4096];
-      for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) text.append(buffer, n);
+      for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) {
+        text.append(buffer, n);
+        if (text.size() > kLongestPrompt)
+          throw base::Error(fmt::format("stdin goes on beyond {} bytes; give a shorter prompt", kLongestPrompt));
+      }
+      if (std::ferror(stdin) != 0) throw base::Error(fmt::format("cannot read the prompt from stdin: {}", std::strerror(errno)));
       return text;
     }
-    const auto bytes = base::read_file(flags.file, 1U << 30);
+    const auto bytes = base::read_file(flags.file, kLongestPrompt);
     return {bytes.begin(), bytes.end()};
   }
   return flags.escapes ? unescape(flags.prompt) : flags.prompt;

@@ -37,12 +37,8 @@ void write_npy(const std::string& path, const tensor::Tensor& x) {
 int run(const Flags& flags) {
   flags.machine.apply();
   auto model = network::load_model(flags.model);
-  auto bytes = base::read_file(flags.file, 1ULL << 32);
-  if (!flags.bytes.empty()) {
-    bytes.resize(std::min(bytes.size(), static_cast<std::size_t>(count_flag(flags.bytes, "--bytes", 1))));
-  } else {
-    bytes.resize(std::min(bytes.size(), static_cast<std::size_t>(model.config.max_seq_len)));
-  }
+  const std::int64_t count = flags.bytes.empty() ? model.config.max_seq_len : count_flag(flags.bytes, "--bytes", 1);
+  const auto bytes = base::read_start(flags.file, static_cast<std::uint64_t>(count));
   if (bytes.empty()) throw base::Error(base::escape(flags.file) + " is empty; logits need at least one byte");
   evaluate::BpbOptions options;
   options.compute = flags.machine.compute_type();

@@ -1,5 +1,8 @@
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -38,7 +41,9 @@ std::int64_t count_flag(const std::string& text, const std::string& flag, std::i
 }
 
 void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) std::exit(1);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+  if (errno == EPIPE) std::_Exit(128 + SIGPIPE);  // the reader went away, and SIGPIPE is ignored here
+  throw base::Error(fmt::format("cannot write to stdout: {}; send it to another place", std::strerror(errno)));
 }
 
 }  // namespace dormouse::cli

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/threads.h"
 #include "base/units.h"
 #include "base/version.h"
@@ -63,6 +65,21 @@ int fail(const std::string& message, int code, bool json) {
   return code;
 }
 
+// Help or version, through the same print as every result.
+int shown(const CLI::App& app, const CLI::Error& call) {
+  std::ostringstream text;
+  const int code = app.exit(call, text, text);
+  print(text.str());
+  return code;
+}
+
+// CLI11 says "--steps: At Most 1 required but received 2".
+std::string mismatch_text(const std::string& what) {
+  const auto twice = what.find(": At Most 1 required");
+  if (twice == std::string::npos) return base::escape(what, 400);
+  return fmt::format("{} is given more than once; give it once", base::escape(what.substr(0, twice)));
+}
+
 int dispatch(int argc, char** argv, bool& json) {
   CLI::App app("dormouse: byte-level language models on one machine, trained, judged and talking.", "dormouse");
   Context context;
@@ -87,9 +104,11 @@ int dispatch(int argc, char** argv, bool& json) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& call) {
-    return app.exit(call);
+    return shown(app, call);
   } catch (const CLI::CallForVersion& call) {
-    return app.exit(call);
+    return shown(app, call);
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw base::UsageError(mismatch_text(error.what()));
   } catch (const CLI::ParseError& error) {
     throw base::UsageError(base::escape(error.what(), 400));
   }
@@ -107,6 +126,7 @@ int dispatch(int argc, char** argv, bool& json) {
 }  // namespace dormouse::cli
 
 int main(int argc, char** argv) {
+  dormouse::base::settle_process();
   dormouse::base::shorten_spinning(argv);
   bool json = false;
   try {
@@ -116,7 +136,7 @@ int main(int argc, char** argv) {
   } catch (const dormouse::base::Error& error) {
     return dormouse::cli::fail(error.what(), 1, json);
   } catch (const std::bad_alloc&) {
-    return dormouse::cli::fail("out of memory; lower --batch or the model, or close other programs", 1, json);
+    return dormouse::cli::fail("out of memory; give a smaller text, --batch or model, or close other programs", 1, json);
   } catch (const std::exception& error) {
     return dormouse::cli::fail(dormouse::base::escape(error.what(), 400), 1, json);
   }
