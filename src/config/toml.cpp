@@ -126,6 +126,7 @@ std::string expectation(std::string_view kind, const Field& field) {
 
 std::string choice_list(std::string_view choices) {
   std::string list;
+  if (choices.starts_with('|')) choices.remove_prefix(1);  // the empty default
   for (const char c : choices) list += c == '|' ? std::string(", ") : std::string(1, c);
   return list;
 }
@@ -186,7 +187,7 @@ std::string toml_string(std::string_view text) {
   std::string out = "\"";
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = base::utf8_length(text, at);
-    if (length == 0) throw base::Error(fmt::format("the string \"{}\" is not UTF-8 and cannot stand in a config", escape(text)));
+    if (length == 0) throw base::Error(fmt::format("the string \"{}\" is not UTF-8 and cannot stand in a config; rename it", escape(text)));
     const char c = text[at];
     if (c == '"' || c == '\\') {
       out += '\\';

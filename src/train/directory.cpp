@@ -50,7 +50,10 @@ void refuse_foreign(const RunDirectory& directory) {
   if (!std::filesystem::is_directory(directory.root, ignored)) {
     throw base::Error(fmt::format("{} is a file, not a run directory; give another --run", base::escape(directory.name())));
   }
-  for (const auto& entry : std::filesystem::directory_iterator(directory.root)) {
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(directory.root, error);
+  if (error) throw base::Error(fmt::format("cannot read {}: {}; name another with --run", base::escape(directory.name()), error.message()));
+  for (const auto& entry : entries) {
     const std::string name = entry.path().filename().string();
     if (!is_ours(name)) {
       throw base::Error(fmt::format("{} holds other things ({}) and no run; give an empty or a new directory to --run",

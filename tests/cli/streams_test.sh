@@ -46,9 +46,9 @@ good runs/pipe
 
 for blocks in 4 24 48; do # of 512 or 1,024 bytes
   rm -rf runs/limit
-  refuses 1 'File too large' "(ulimit -f $blocks; \"\$DORMOUSE\" train --config small.toml -t 1 --data text.txt --run runs/limit --steps 2 --json)"
+  refuses 1 'File too large' "(ulimit -f $blocks; \"\$DORMOUSE\" train --config small.toml -t 1 --data text.txt --run runs/limit --steps 2 --json >out.txt)"
   [ ! -e runs/limit ] || good runs/limit
-done >out.txt
+done
 refuses 1 'File too large' '(ulimit -f 1; "$DORMOUSE" logits runs/a text.txt --out l.npy)'
 [ -z "$(find . -maxdepth 1 -name 'l.npy*')" ] || fail "a refused write leaves a file"
 
@@ -75,5 +75,15 @@ cp -r runs/a runs/lost && rm runs/lost/checkpoint.safetensors
 expect 1 'error: .*no checkpoint\.safetensors' train --run runs/lost
 dd if=/dev/null of=huge bs=1 seek=5000000000 2>/dev/null
 expect 0 'float32 \[32,256\]' logits runs/a huge --out l.npy
+cp text.txt "$(printf 'caf\351.txt')"
+expect 1 'error: .*UTF-8.*rename' train --data "$(printf 'caf\351.txt')" --run runs/bad
+mkdir folder && mv caf*.txt folder/ && cp text.txt folder/
+expect 0 'done:' train --config small.toml -t 1 --data folder --run runs/latin --steps 1
+if [ "$(id -u)" -ne 0 ]; then
+  mkdir closed && chmod 000 closed
+  expect 1 'error: cannot read closed: Permission denied.*--run' train --data text.txt --run closed
+  chmod 700 closed
+fi
+expect 2 'error: .*compute.*one of f32, bf16' train --data text.txt --set compute=f8 --run runs/bad
 expect 2 'error: --steps .*more than once' train --data text.txt --steps 1 --steps 2
 finish
