@@ -135,6 +135,9 @@ TEST_F(RunTest, AFinishedRunIsLeftAlone) {
 TEST_F(RunTest, ARunAfterAKillBeforeItsFirstSaveStartsAnew) {
   ASSERT_EQ(start("a", {"steps=3"}), 0);
   std::filesystem::remove(checkpoint("a"));
+  EXPECT_THROW(start("a", {"steps=3"}), base::Error) << "weights without a checkpoint are not overwritten";
+  // What a kill before the first save leaves: the config, the log and the metrics.
+  for (const char* name : {"best.safetensors", "stable.safetensors"}) std::filesystem::remove(directory_.path / "a" / name);
   ASSERT_EQ(start("a", {"steps=3"}), 0);
   ASSERT_EQ(start("b", {"steps=3"}), 0);
   expect_same_tensors(checkpoint("a"), checkpoint("b"));
