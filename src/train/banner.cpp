@@ -17,6 +17,14 @@
 namespace dormouse::train {
 namespace {
 
+// The names of `lines`, one per line, as "a, b, ...".
+std::string one_line(const std::string& lines) {
+  std::string text;
+  std::istringstream names(lines);
+  for (std::string name; std::getline(names, name);) text += (text.empty() ? "" : ", ") + base::escape(name);
+  return text.size() <= 120 ? text : text.substr(0, 120) + "...";
+}
+
 std::string count(std::int64_t n) { return base::human_count(static_cast<std::uint64_t>(n)); }
 
 // A path as it can be typed after a command.
@@ -55,7 +63,7 @@ void print_banner(const RunDirectory& directory, const RunConfig& config, const 
                   base::human_count(windows_in_epoch),
                   base::human_count(std::max<std::uint64_t>(1, windows_in_epoch / static_cast<std::uint64_t>(train.batch * train.accum)))));
   base::log_line(fmt::format("  held out {} of {} ({})", base::human_bytes(data.window.size()), base::human_bytes(data.held_out_bytes),
-                             base::escape(config.data.held_out, 120)));
+                             one_line(config.data.held_out)));
   base::log_line(fmt::format("  length   {}", length_text(train)));
 }
 
