@@ -17,12 +17,16 @@
 namespace dormouse::train {
 namespace {
 
-// The names of `lines`, one per line, as "a, b, ...".
+// The first names of `lines`, one per line, as "a, b, ...".
 std::string one_line(const std::string& lines) {
+  constexpr std::size_t kWidth = 120;
   std::string text;
   std::istringstream names(lines);
-  for (std::string name; std::getline(names, name);) text += (text.empty() ? "" : ", ") + base::escape(name);
-  return text.size() <= 120 ? text : text.substr(0, 120) + "...";
+  for (std::string name; std::getline(names, name);) {
+    if (text.size() + name.size() > kWidth && !text.empty()) return text + ", ...";
+    text += (text.empty() ? "" : ", ") + base::escape(name);
+  }
+  return text;
 }
 
 std::string count(std::int64_t n) { return base::human_count(static_cast<std::uint64_t>(n)); }
