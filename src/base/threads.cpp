@@ -211,7 +211,9 @@ void shorten_spinning([[maybe_unused]] char** argv) {
 #if defined(__linux__) && !defined(__clang__)  // Clang's libomp reads other variables and sleeps by itself
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   constexpr const char* kSpins = "2000";  // about 10 us
-  if (setenv("GOMP_SPINCOUNT", kSpins, 1) == 0) execv("/proc/self/exe", argv);
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);  // by its own name, as ps shows it
+  if (!error && setenv("GOMP_SPINCOUNT", kSpins, 1) == 0) execv(program.c_str(), argv);
 #endif
 }
 
