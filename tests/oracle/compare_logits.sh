@@ -6,6 +6,7 @@ set -eu
 [ $# -ge 2 ] || { sed -n '2,4p' "$0"; exit 2; }
 root=$(cd "$(dirname "$0")/../.." && pwd)
 dormouse=${DORMOUSE:-$root/build/dormouse}
+[ -x "$dormouse" ] || { echo "no $dormouse: make build"; exit 1; }
 python=${PYTHON:-python3}
 "$python" -c 'import numpy' 2>/dev/null || { echo "skipped: $python has no numpy"; exit 77; }
 work=$(mktemp -d)
