@@ -7,6 +7,10 @@
 #include <unordered_map>
 #include <vector>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include "base/error.h"
 
 namespace dormouse::tensor {
@@ -17,6 +21,14 @@ constexpr std::align_val_t kAlign{kAlignment};
 
 class Pool {
  public:
+  Pool() {
+#if defined(__GLIBC__)
+    // Large blocks are mapped one by one, always. glibc by itself raises this limit when a mapped block is freed (mallopt(3)); large
+    // blocks then lie in the heap, and each evaluation between two training steps fragments it a little more.
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
+  }
+
   std::byte* take(std::size_t size) {
     {
       const std::lock_guard lock(mutex_);
