@@ -1,4 +1,5 @@
-// A long run needs no more memory than a short one, with evaluations, saves and logging on the way.
+// A long run needs no more memory than a short one, with evaluations, saves and logging on the way. The first evaluation asks for
+// blocks of its own, which stay.
 #include <gtest/gtest.h>
 
 #include <algorithm>
