@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/error.h"
@@ -62,15 +63,6 @@ std::uint64_t whole_lines(const base::File& file) {
   return 0;
 }
 
-base::File open_whole(const std::filesystem::path& path) {
-  base::File file = base::File::open_append(path);
-  const std::uint64_t whole = whole_lines(base::File::open_read(path));
-  if (whole < file.size() && ::ftruncate(file.descriptor(), static_cast<off_t>(whole)) != 0) {
-    throw base::Error(fmt::format("cannot cut the torn last line of \"{}\": {}", base::escape(path.native(), 1024), std::strerror(errno)));
-  }
-  return file;
-}
-
 }  // namespace
 
 std::string to_json(std::span<const Metric> metrics) {
@@ -82,7 +74,22 @@ std::string to_json(std::span<const Metric> metrics) {
   return out + '}';
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path) : file_(open_whole(path)) {}
+MetricsWriter::MetricsWriter(const std::filesystem::path& path) : file_(base::File::open_append(path)) {
+  const base::File reader = base::File::open_read(path);
+  const std::uint64_t whole = whole_lines(reader);
+  std::string torn(file_.size() - whole, '\0');
+  if (torn.empty()) return;
+  reader.read_exactly_at(whole, {reinterpret_cast<std::uint8_t*>(torn.data()), torn.size()});
+  mended_bytes_ = torn.size();
+  if (nlohmann::json::accept(torn)) {
+    file_.write(std::array<std::uint8_t, 1>{'\n'});
+    return;
+  }
+  if (::ftruncate(file_.descriptor(), static_cast<off_t>(whole)) != 0) {
+    throw base::Error(fmt::format("cannot cut the torn last line of \"{}\": {}", base::escape(path.native(), 1024), std::strerror(errno)));
+  }
+  write({{"event", "torn"}, {"bytes", static_cast<std::int64_t>(torn.size())}, {"text", torn}});
+}
 
 void MetricsWriter::write(std::initializer_list<Metric> metrics) { write_line({metrics.begin(), metrics.size()}); }
 

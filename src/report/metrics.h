@@ -22,10 +22,12 @@ using Metric = std::pair<std::string, MetricValue>;
 std::string to_json(std::span<const Metric> metrics);
 
 // Appends to a file; each object is one write, so a reader sees whole lines. A last line without its newline, left by a
-// kill, is cut off when the file is opened again.
+// kill or a full disk, is mended when the file is opened again: a whole object gets its newline, a part of one is replaced
+// by the line {"event":"torn","bytes":N,"text":"..."} that holds it.
 class MetricsWriter {
  public:
   explicit MetricsWriter(const std::filesystem::path& path);
+  std::uint64_t mended_bytes() const { return mended_bytes_; }  // of the line that had no newline
   void write(std::initializer_list<Metric> metrics);
   void write(const std::vector<Metric>& metrics);
   void sync() { file_.sync(); }
@@ -33,6 +35,7 @@ class MetricsWriter {
  private:
   void write_line(std::span<const Metric> metrics);
   base::File file_;
+  std::uint64_t mended_bytes_ = 0;
 };
 
 }  // namespace dormouse::report

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -70,23 +71,46 @@ TEST_F(MetricsTest, RandomDoublesReadBackBitForBit) {
   }
 }
 
-TEST_F(MetricsTest, AResumeAppendsAndCutsATornLastLine) {
-  { MetricsWriter(path_).write({{"step", 1}}); }
-  { MetricsWriter(path_).write({{"step", 2}}); }
-  base::File::open_append(path_).write(std::vector<std::uint8_t>{'{', '"', 's'});
-  { MetricsWriter(path_).write({{"step", 3}}); }
-  EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+void append(const fs::path& path, std::string_view text) {
+  base::File::open_append(path).write({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
 }
 
-TEST_F(MetricsTest, ATornLineLongerThanABlockIsCutWhole) {
+TEST_F(MetricsTest, AResumeAppends) {
   { MetricsWriter(path_).write({{"step", 1}}); }
-  base::File::open_append(path_).write(std::vector<std::uint8_t>(200000, 'x'));
-  { MetricsWriter(path_).write({{"step", 2}}); }
+  MetricsWriter writer(path_);
+  EXPECT_EQ(writer.mended_bytes(), 0U);
+  writer.write({{"step", 2}});
   EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(MetricsTest, ATornLastLineIsKeptAsTheTextOfALineOfItsOwn) {
+  { MetricsWriter(path_).write({{"step", 1}}); }
+  append(path_, "{\"s\xFF");
+  MetricsWriter writer(path_);
+  EXPECT_EQ(writer.mended_bytes(), 4U);
+  writer.write({{"step", 3}});
+  EXPECT_EQ(text(), "{\"step\":1}\n{\"event\":\"torn\",\"bytes\":4,\"text\":\"{\\\"s\xEF\xBF\xBD\"}\n{\"step\":3}\n");
+}
+
+TEST_F(MetricsTest, AWholeLastLineGetsTheNewlineItLacks) {
+  append(path_, "{\"step\":1}");
+  MetricsWriter writer(path_);
+  EXPECT_EQ(writer.mended_bytes(), 10U);
+  writer.write({{"step", 2}});
+  EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(MetricsTest, ATornLineLongerThanABlockIsMovedWhole) {
+  const std::string torn(200000, 'x');
+  const std::string kept = "{\"event\":\"torn\",\"bytes\":200000,\"text\":\"" + torn + "\"}\n";
+  { MetricsWriter(path_).write({{"step", 1}}); }
+  append(path_, torn);
+  { MetricsWriter(path_).write({{"step", 2}}); }
+  EXPECT_EQ(text(), "{\"step\":1}\n" + kept + "{\"step\":2}\n");
   fs::remove(path_);
-  base::File::create(path_).write(std::vector<std::uint8_t>(200000, 'x'));
+  append(path_, torn);
   { MetricsWriter(path_).write({{"step", 3}}); }
-  EXPECT_EQ(text(), "{\"step\":3}\n");
+  EXPECT_EQ(text(), kept + "{\"step\":3}\n");
 }
 
 TEST_F(MetricsTest, AnUnwritablePlaceIsAnErrorNamingIt) {
