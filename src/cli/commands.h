@@ -36,6 +36,7 @@ void add_logits(CLI::App& app, Context& context);
 void add_generate(CLI::App& app, Context& context);
 void add_anchors(CLI::App& app, Context& context);
 void add_info(CLI::App& app, Context& context);
+void add_plot(CLI::App& app, Context& context);
 
 // The value of a count flag that must be at least `least`; base::UsageError naming it.
 std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least);

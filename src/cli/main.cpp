@@ -99,6 +99,7 @@ int dispatch(int argc, char** argv, bool& json) {
   add_anchors(app, context);
   add_logits(app, context);
   add_info(app, context);
+  add_plot(app, context);
   app.allow_extras();
   for (auto* command : app.get_subcommands({})) command->allow_extras();
   try {

@@ -1,0 +1,97 @@
+#include "report/anchor_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace dormouse::report {
+namespace {
+
+// Few enough to read: unigram, the best Kneser-Ney, gzip and the best compressor, both after the training bytes.
+std::vector<AnchorLine> chosen_anchors(const History& run) {
+  const std::pair<std::string, double>*kneser_ney = nullptr, *compressor = nullptr, *gzip = nullptr, *unigram = nullptr;
+  for (const auto& anchor : run.anchors) {
+    const auto& [name, value] = anchor;
+    if (name.starts_with("kneser-ney ") && (kneser_ney == nullptr || value < kneser_ney->second)) kneser_ney = &anchor;
+    if (name.ends_with(" conditional") && (compressor == nullptr || value < compressor->second)) compressor = &anchor;
+    if (name == "gzip conditional") gzip = &anchor;
+    if (name == "unigram") unigram = &anchor;
+  }
+  std::vector<AnchorLine> lines;
+  for (const auto* anchor : {unigram, gzip, compressor, kneser_ney}) {
+    if (anchor == nullptr || !(anchor->second > 0) || (anchor == gzip && gzip == compressor)) continue;
+    lines.push_back({anchor->first.substr(0, anchor->first.find(" conditional")), anchor->second, anchor == kneser_ney});
+  }
+  return lines;
+}
+
+std::string anchor_label(const AnchorLine& line, double x, double y, std::string_view sign = "") {
+  return text_at(x, y, line.best ? "label strong" : "label", fmt::format("{} {:.3f}{}", line.name, line.bpb, sign));
+}
+
+}  // namespace
+
+std::vector<AnchorLine> anchor_lines(std::span<const History> runs) {
+  std::vector<AnchorLine> lines;
+  for (const auto& run : runs) {
+    for (auto line : chosen_anchors(run)) {
+      if (std::find(lines.begin(), lines.end(), line) != lines.end()) continue;
+      const bool clash = std::any_of(lines.begin(), lines.end(), [&](const auto& other) { return other.name == line.name; });
+      if (clash) line.name += " (" + shortened(run.name, 10) + ")";
+      lines.push_back(line);
+    }
+  }
+  return lines;
+}
+
+std::string draw_anchor(const Panel& panel, const AnchorLine& line) {
+  if (panel.y.at(line.bpb) > 1) return "";
+  return fmt::format("<path class=\"anchor{}\" d=\"M{:.1f} {:.1f}h{:.1f}\"/>\n", line.best ? " goal" : "", panel.left,
+                     panel.pixel_y(line.bpb), panel.width);
+}
+
+std::string draw_anchors(const Panel& panel, std::vector<AnchorLine> lines) {
+  constexpr double kApart = 15;
+  std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.bpb > b.bpb; });
+  std::vector<double> label_y;
+  for (const auto& line : lines) {
+    const double y = std::max(panel.top, panel.pixel_y(line.bpb));
+    label_y.push_back(label_y.empty() ? y : std::max(y, label_y.back() + kApart));
+  }
+  double lowest = panel.top + panel.height;
+  for (std::size_t i = lines.size(); i-- > 0; lowest = label_y[i] - kApart) label_y[i] = std::min(label_y[i], lowest);
+  std::string out;
+  const double right = panel.left + panel.width;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const bool above = panel.y.at(lines[i].bpb) > 1;
+    out += draw_anchor(panel, lines[i]) + anchor_label(lines[i], right + 14, label_y[i] + 4, above ? " \xE2\x86\x91" : "");
+    if (!above) {
+      out += fmt::format("<path class=\"leader\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>\n", right, panel.pixel_y(lines[i].bpb), right + 10,
+                         label_y[i]);
+    }
+  }
+  return out;
+}
+
+std::string draw_goal_labels(const Panel& panel, const std::vector<AnchorLine>& lines, std::span<const History> runs,
+                             double HistoryRow::*x) {
+  constexpr double kEarly = 0.35;
+  std::string out;
+  for (const auto& line : lines) {
+    if (!line.best) continue;
+    bool early = false;
+    for (const auto& run : runs) {
+      for (const auto& row : run.steps) early = early || (panel.x.at(row.*x) < kEarly && row.bpb < line.bpb);
+    }
+    const double y = panel.pixel_y(line.bpb);
+    const std::string text = fmt::format("{} {:.3f}", line.name, line.bpb);
+    const bool below = !early && y + 14 < panel.top + panel.height;
+    out += early ? text_at(panel.left + panel.width - 6, y - 6, "label strong halo", text, "end")
+                 : text_at(panel.left + 6, below ? y + 15 : y - 6, "label strong halo", text);
+  }
+  return out;
+}
+
+}  // namespace dormouse::report
