@@ -13,6 +13,12 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
+// A file that does not hold what was written into it: cut short, flipped bits, values no run writes. An older copy may be good.
+class Damaged : public Error {
+ public:
+  explicit Damaged(const std::string& message) : Error(message) {}
+};
+
 // The command line itself was wrong (unknown flag, bad number). Exit code 2.
 class UsageError : public Error {
  public:

@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::size_t kLargestTransfer = std::size_t{1} << 30;  // Linux moves at most 2^31 - 4096 bytes per call
 constexpr std::size_t kLongestName = 255;                       // NAME_MAX
+constexpr std::string_view kTemporary = ".tmp.";
 
 std::string shown(const std::filesystem::path& path) { return escape(path.native(), 1024); }
 
@@ -122,10 +123,11 @@ void File::read_exactly_at(std::uint64_t offset, std::span<std::uint8_t> out) co
     const std::size_t part = std::min(out.size() - done, kLargestTransfer);
     const ssize_t got = ::pread(descriptor_, out.data() + done, part, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EIO) throw Damaged(fmt::format("cannot read \"{}\": {}", shown(path_), std::strerror(EIO)));
     if (got < 0) fail("read", path_, errno);
     if (got == 0) {
-      throw Error(fmt::format("\"{}\" is too short: {} bytes wanted at offset {}, the file ends at {}", shown(path_), out.size(), offset,
-                              offset + done));
+      throw Damaged(fmt::format("\"{}\" is too short: {} bytes wanted at offset {}, the file ends at {}", shown(path_), out.size(), offset,
+                                offset + done));
     }
     done += static_cast<std::size_t>(got);
   }
@@ -210,7 +212,7 @@ std::filesystem::path real_target(const std::filesystem::path& path) {
 // "<path>.tmp.<pid>" in the same directory; a name too long for that is cut and told apart by its hash.
 std::filesystem::path temporary_of(const std::filesystem::path& path) {
   const std::string name = path.filename().native();
-  std::string suffix = fmt::format(".tmp.{}", ::getpid());
+  std::string suffix = fmt::format("{}{}", kTemporary, ::getpid());
   if (name.size() + suffix.size() <= kLongestName) return path.parent_path() / (name + suffix);
   suffix = fmt::format(".{:016x}{}", fnv1a(name), suffix);
   return path.parent_path() / (name.substr(0, kLongestName - std::min(kLongestName, suffix.size())) + suffix);
@@ -243,17 +245,58 @@ class TemporaryGuard {
 
 }  // namespace
 
-void write_file_atomically(const std::filesystem::path& path, const std::function<void(File&)>& write) {
+bool is_temporary_of(std::string_view name, std::string_view base) {
+  if (!name.starts_with(base) || !name.substr(base.size()).starts_with(kTemporary)) return false;
+  const std::string_view pid = name.substr(base.size() + kTemporary.size());
+  return !pid.empty() && pid.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+namespace {
+
+void rename_over(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail("replace", to, errno);
+}
+
+// `previous` becomes another name of `target`. False: the file system has no hard links (EPERM: link(2)), or no more of this file.
+bool link_previous(const std::filesystem::path& target, const std::filesystem::path& previous) {
+  const std::filesystem::path temporary = temporary_of(previous);
+  ::unlink(temporary.c_str());
+  if (::link(target.c_str(), temporary.c_str()) != 0) {
+    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK) return false;
+    fail("keep the file before as", previous, errno);
+  }
+  TemporaryGuard guard(temporary);  // stays when both names are one file already: rename(2) then does nothing
+  rename_over(temporary, previous);
+  return true;
+}
+
+void replace(const std::filesystem::path& path, const std::filesystem::path* previous, const std::function<void(File&)>& write) {
   const std::filesystem::path target = real_target(path);
   const std::filesystem::path temporary = temporary_of(target);
+  const bool keep = previous != nullptr && ::access(target.c_str(), F_OK) == 0;
+  const bool linked = keep && link_previous(target, *previous);
   File file = File::create(temporary);
   TemporaryGuard guard(temporary);
   write(file);
   file.sync();
   file.close();
-  if (::rename(temporary.c_str(), target.c_str()) != 0) fail("replace", target, errno);
+  if (keep && !linked) rename_over(target, *previous);
+  try {
+    rename_over(temporary, target);
+  } catch (...) {
+    if (keep && !linked) rename_over(*previous, target);
+    throw;
+  }
   guard.release();
   sync_directory(target);
+}
+
+}  // namespace
+
+void write_file_atomically(const std::filesystem::path& path, const std::function<void(File&)>& write) { replace(path, nullptr, write); }
+
+void write_file_keeping(const std::filesystem::path& path, const std::filesystem::path& previous, const std::function<void(File&)>& write) {
+  replace(path, &previous, write);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {

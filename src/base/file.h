@@ -22,7 +22,7 @@ class File {
   ~File();
 
   std::uint64_t size() const;
-  void read_exactly_at(std::uint64_t offset, std::span<std::uint8_t> out) const;  // short file: Error
+  void read_exactly_at(std::uint64_t offset, std::span<std::uint8_t> out) const;  // short file, EIO: Damaged
   void write(std::span<const std::uint8_t> bytes);                                // handles short writes, EINTR
   void write_at(std::uint64_t offset, std::span<const std::uint8_t> bytes);
   void sync();   // fsync
@@ -40,10 +40,17 @@ std::vector<std::uint8_t> read_file(const std::filesystem::path& path, std::uint
 // Its first bytes, at most `count`.
 std::vector<std::uint8_t> read_start(const std::filesystem::path& path, std::uint64_t count);
 
+// `name` is what a killed writer of the file `base` leaves behind: "<base>.tmp.<digits>".
+bool is_temporary_of(std::string_view name, std::string_view base);
+
 // Writes through `write` into "<path>.tmp.<pid>", fsyncs, renames over `path`, fsyncs the directory. On any failure the
 // temporary is removed and `path` is untouched.
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(File&)>& write);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+// The same; the file that stood under `path` is kept as `previous`, in the same directory. First `previous` becomes a hard link of it,
+// so that `path` is a whole file at every instant and at most two generations and the temporary take room; where the file system has
+// no hard links, two renames at the end, between which only `previous` exists.
+void write_file_keeping(const std::filesystem::path& path, const std::filesystem::path& previous, const std::function<void(File&)>& write);
 
 // flock on `path`, holding pid and host inside; held until destroyed. Throws Error naming the holder when taken.
 class Lock {

@@ -23,16 +23,18 @@ struct Suffix {
 constexpr std::array<Suffix, 7> kSuffixes = {
     {{"", 1}, {"K", 1000}, {"M", 1000 * 1000}, {"G", 1000 * 1000 * 1000}, {"Ki", 1LL << 10}, {"Mi", 1LL << 20}, {"Gi", 1LL << 30}}};
 
-// value * factor, or nothing when the text is no count or it does not fit.
-std::optional<std::int64_t> scaled_count(std::string_view text) {
+// value * factor; nothing when the text is no count; INT64_MAX + 1 when it is a count that does not fit.
+constexpr std::uint64_t kTooLarge = static_cast<std::uint64_t>(INT64_MAX) + 1;
+std::optional<std::uint64_t> scaled_count(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{}) return std::nullopt;
+  if (status == std::errc::result_out_of_range) value = kTooLarge;
+  if (status != std::errc{} && value != kTooLarge) return std::nullopt;
   const std::string_view rest = text.substr(static_cast<std::size_t>(end - text.data()));
   for (const Suffix& suffix : kSuffixes) {
     if (rest != suffix.text) continue;
-    if (value > static_cast<std::uint64_t>(INT64_MAX / suffix.factor)) return std::nullopt;
-    return static_cast<std::int64_t>(value) * suffix.factor;
+    if (value > static_cast<std::uint64_t>(INT64_MAX / suffix.factor)) return kTooLarge;
+    return value * static_cast<std::uint64_t>(suffix.factor);
   }
   return std::nullopt;
 }
@@ -48,11 +50,13 @@ std::optional<double> read_double(std::string_view text, std::chars_format forma
 
 std::int64_t parse_count(std::string_view text, std::string_view what, std::int64_t limit) {
   const auto count = scaled_count(text);
-  if (!count || *count > limit) {
+  if (count == kTooLarge && limit == INT64_MAX)
+    throw UsageError(fmt::format("{}: \"{}\" is too large; at most {}", escape(what), escape(text), limit));
+  if (!count || *count > static_cast<std::uint64_t>(limit)) {
     const std::string range = limit == INT64_MAX ? "" : fmt::format(" from 0 to {}", limit);
     throw UsageError(fmt::format("{}: \"{}\" is not a whole number{}; write it as 8, 2K or 64Ki", escape(what), escape(text), range));
   }
-  return *count;
+  return static_cast<std::int64_t>(*count);
 }
 
 double parse_duration(std::string_view text, std::string_view what) {

@@ -22,6 +22,9 @@ struct Field {
   double max = std::numeric_limits<double>::infinity();
   std::string_view choices = "";  // strings: "mix|adamw"; empty = free
   bool progress = false;          // may differ on a resume (cadences, threads)
+  // What a saved config without this key means: how the program behaved before the key existed. Frozen, whatever the default becomes.
+  // nullptr: the key is as old as its section.
+  const char* before = nullptr;
 };
 
 }  // namespace dormouse::config

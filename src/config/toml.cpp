@@ -339,6 +339,10 @@ void assign_text(const Field& field, std::string_view text, std::vector<std::int
   out = values;
 }
 
+void lost_key(std::string_view key, std::string_view where) {
+  throw base::Error(fmt::format("{} has lost its key \"{}\"; bring the run's own file back", escape(where, 1024), escape(key)));
+}
+
 void unknown_key(std::string_view key, std::string_view where, const std::vector<std::string_view>& known) {
   const std::string near = base::nearest(key, known.data(), known.size());
   if (!near.empty()) {

@@ -38,6 +38,9 @@ void assign_text(const Field& field, std::string_view text, std::vector<std::int
 // Error for an unknown key, with the nearest known one suggested.
 [[noreturn]] void unknown_key(std::string_view key, std::string_view where, const std::vector<std::string_view>& known);
 
+// Error for a key that a saved config must have.
+[[noreturn]] void lost_key(std::string_view key, std::string_view where);
+
 // Fills `config` from `table`; keys absent keep their value; unknown keys are errors naming the nearest.
 template <class Config>
 void read_table(Config& config, const Table& table, std::string_view where) {
@@ -56,6 +59,17 @@ void read_table(Config& config, const Table& table, std::string_view where) {
     for (const auto name : known) found = found || name == entry.first;
     if (!found) unknown_key(entry.first, where, known);
   }
+}
+
+// The same for what write_table wrote: a key absent there takes Field::before, and without one the file has lost it, an error.
+template <class Config>
+void read_saved_table(Config& config, const Table& table, std::string_view where) {
+  for_each_field(config, [&](const Field& field, auto& value) {
+    if (table.contains(std::string(field.name))) return;
+    if (field.before == nullptr) lost_key(field.name, where);
+    assign_text(field, field.before, value);
+  });
+  read_table(config, table, where);
 }
 
 // "key = value" lines in field order.

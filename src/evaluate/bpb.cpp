@@ -111,6 +111,10 @@ Bpb bits_per_byte(const ModelConfig& config, Parameters& parameters, std::span<c
       rec_nats += row_rec[r];
     }
     begin += rows * length;
+    if (begin < labels && options.stop && options.stop()) {
+      result.stopped = true;
+      return result;
+    }
   }
   result.bpb = nats / static_cast<double>(labels) / std::numbers::ln2;
   result.rec_bpb = rec_nats / static_cast<double>(labels) / std::numbers::ln2;
@@ -122,7 +126,9 @@ std::vector<DepthPoint> depth_curve(const ModelConfig& config, Parameters& param
   std::vector<DepthPoint> curve;
   for (std::int64_t depth = 1; depth <= config.max_iter; ++depth) {
     options.depth = depth;
-    curve.push_back({depth, bits_per_byte(config, parameters, window, options).bpb});
+    const Bpb point = bits_per_byte(config, parameters, window, options);
+    if (point.stopped) return {};
+    curve.push_back({depth, point.bpb});
   }
   return curve;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -14,9 +15,11 @@ struct BpbOptions {
   std::int64_t depth = 0;  // 0 = max_iter
   std::int64_t batch = 0;  // rows per pass; 0 = a function of `row` alone. Changes nothing but rounding inside a GEMM
   ops::Compute compute = ops::Compute::f32;
+  std::function<bool()> stop;  // asked between passes; true ends the evaluation early
 };
 
 struct Bpb {
+  bool stopped = false;               // before its end: nothing below counts
   double bpb = 0;                     // final readout, bits per scored byte
   double rec_bpb = 0;                 // mean over the iterations
   std::int64_t bytes = 0;             // size of the window
@@ -35,7 +38,7 @@ struct DepthPoint {
   std::int64_t depth = 0;
   double bpb = 0;
 };
-// BPB of the same window at depths 1..max_iter, rewound for each.
+// BPB of the same window at depths 1..max_iter, rewound for each. Stopped: empty.
 std::vector<DepthPoint> depth_curve(const network::ModelConfig& config, network::Parameters& parameters,
                                     std::span<const std::uint8_t> window, BpbOptions options = {});
 

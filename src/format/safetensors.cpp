@@ -49,6 +49,13 @@ std::size_t place_of(Dtype dtype) {
   throw base::Error(fmt::format("{} {}", base::escape(path.string(), 300), why));
 }
 
+// The file was once whole, by all appearance.
+[[noreturn]] void refuse_damaged(const std::filesystem::path& path, std::string_view why) {
+  throw base::Damaged(fmt::format("{} {}", base::escape(path.string(), 300), why));
+}
+
+constexpr std::string_view kEarlier = "use an earlier save (previous, best or stable.safetensors of the run)";
+
 std::span<const std::uint8_t> bytes_of(std::string_view text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
 
 std::span<const std::uint8_t> bytes_of(const Tensor& value) {
@@ -133,7 +140,7 @@ void check_regular(const std::filesystem::path& path) {
 std::string read_header(const std::filesystem::path& path, const base::File& file, std::uint64_t size) {
   std::array<std::uint8_t, kHeadBytes> buffer{};
   const std::span<std::uint8_t> head(buffer.data(), static_cast<std::size_t>(std::min<std::uint64_t>(size, kHeadBytes)));
-  if (size == 0) refuse(path, "is empty (0 bytes); give a run directory or a checkpoint.safetensors");
+  if (size == 0) refuse_damaged(path, "is empty (0 bytes); give a run directory or a checkpoint.safetensors");
   file.read_exactly_at(0, head);
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < std::min<std::size_t>(kLengthBytes, head.size()); ++i) length |= std::uint64_t{head[i]} << (8 * i);
@@ -144,12 +151,13 @@ std::string read_header(const std::filesystem::path& path, const base::File& fil
     const std::string_view what = recognised(head);
     if (!what.empty()) refuse(path, what);
   }
-  if (size < kLengthBytes) refuse(path, fmt::format("is too short for a safetensors file ({} bytes); copy it again", size));
+  if (size < kLengthBytes) refuse_damaged(path, fmt::format("is too short for a safetensors file ({} bytes); copy it again", size));
   if (!plausible)
-    refuse(path, "is not a safetensors file (no JSON header at its beginning); give a run directory or a checkpoint.safetensors");
+    refuse_damaged(path, "is not a safetensors file (no JSON header at its beginning); give a run directory or a checkpoint.safetensors");
   if (length > size - kLengthBytes)
-    refuse(path, fmt::format("is cut short: {} of at least {} bytes (its header is incomplete); copy it again or use an earlier save", size,
-                             kLengthBytes + length));
+    refuse_damaged(
+        path, fmt::format("is cut short: {} of at least {} bytes (its header is incomplete); copy it again or use an earlier save", size,
+                          kLengthBytes + length));
   std::string text(static_cast<std::size_t>(length), '\0');
   file.read_exactly_at(kLengthBytes, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
   return text;
@@ -170,27 +178,32 @@ void check_header_crc(const std::filesystem::path& path, std::string text, const
     text.replace(at + kHeaderCrcText.size(), kNoDigits.size(), kNoDigits);
     if (base::crc32(bytes_of(text)) == *expected) return;
   }
-  refuse(path,
-         "is damaged: its header does not match its checksum; use an earlier save (best.safetensors or stable.safetensors of the run). If "
-         "another program "
-         "rewrote it on purpose, remove the metadata keys crc32 and crc32_header");
+  refuse_damaged(path,
+                 fmt::format("is damaged: its header does not match its checksum; {}. If another program rewrote it on purpose, remove "
+                             "the metadata keys crc32 and crc32_header",
+                             kEarlier));
 }
 
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                       std::map<std::string, std::string> metadata) {
+                       const std::map<std::string, std::string>& metadata, const std::filesystem::path& previous) {
   const std::vector<NamedTensor> ordered = in_file_order(path, tensors);
   const std::string header = header_text(ordered, metadata);
   if (header.size() > kMaxHeader)
     refuse(path, fmt::format("was not written: a header of {} bytes is above the format's limit", header.size()));
   std::array<std::uint8_t, kLengthBytes> length{};
   for (std::size_t i = 0; i < length.size(); ++i) length[i] = static_cast<std::uint8_t>(header.size() >> (8 * i));
-  base::write_file_atomically(path, [&](base::File& file) {
+  const auto write = [&](base::File& file) {
     file.write(length);
     file.write(bytes_of(header));
     for (const NamedTensor& t : ordered) file.write(bytes_of(t.value));
-  });
+  };
+  if (previous.empty()) {
+    base::write_file_atomically(path, write);
+  } else {
+    base::write_file_keeping(path, previous, write);
+  }
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
@@ -200,7 +213,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   std::string text = read_header(path, *file_, size);
   Header header = parse_header(text);
   if (!header.problem.empty())
-    refuse(path, fmt::format("is not a safetensors file, or damaged: its header {}; use an earlier save", header.problem));
+    refuse_damaged(path, fmt::format("is not a safetensors file, or damaged: its header {}; use an earlier save", header.problem));
 
   const std::uint64_t data = kLengthBytes + text.size();
   std::stable_sort(header.entries.begin(), header.entries.end(),
@@ -208,7 +221,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   std::uint64_t at = 0;
   for (HeaderEntry& e : header.entries) {
     const auto bad = [&](std::string_view why) {
-      refuse(path, fmt::format("is a damaged safetensors file: tensor \"{}\" {}", base::escape(e.name), why));
+      refuse_damaged(path, fmt::format("is a damaged safetensors file: tensor \"{}\" {}", base::escape(e.name), why));
     };
     const auto dtype = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeName& d) { return d.name == e.dtype; });
     if (dtype == kDtypes.end())
@@ -223,12 +236,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     if (at > UINT64_MAX - data) bad("ends beyond 64 bits");
     entries_.push_back({std::move(e.name), dtype->dtype, std::move(e.dims), data + e.begin, data + e.end});
   }
-  if (data + at > size)
-    refuse(path,
-           fmt::format(
-               "is cut short: {} of {} bytes; copy it again or use an earlier save (best.safetensors or stable.safetensors of the run)",
-               size, data + at));
-  if (data + at < size) refuse(path, fmt::format("has {} bytes after its last tensor; copy it again", size - data - at));
+  if (data + at > size) refuse_damaged(path, fmt::format("is cut short: {} of {} bytes; copy it again or {}", size, data + at, kEarlier));
+  if (data + at < size) refuse_damaged(path, fmt::format("has {} bytes after its last tensor; copy it again", size - data - at));
 
   metadata_ = std::move(header.metadata);
   take_checksums(std::move(text));
@@ -244,8 +253,8 @@ void SafetensorsFile::take_checksums(std::string header) {
   const auto own = take(kHeaderCrcKey);
   if (!list && !own) return;
   if (!list || !own)
-    refuse(path_, fmt::format("is damaged: of its metadata keys crc32 and crc32_header only {} is there; use an earlier save",
-                              list ? kCrcKey : kHeaderCrcKey));
+    refuse_damaged(path_, fmt::format("is damaged: of its metadata keys crc32 and crc32_header only {} is there; use an earlier save",
+                                      list ? kCrcKey : kHeaderCrcKey));
   check_header_crc(path_, std::move(header), *own);
   std::string_view rest = *list;
   while (!rest.empty()) {
@@ -254,12 +263,12 @@ void SafetensorsFile::take_checksums(std::string header) {
     const std::size_t equals = item.find('=');
     const auto crc = equals == std::string_view::npos ? std::nullopt : parse_crc(item.substr(equals + 1));
     if (end == std::string_view::npos || !crc || !crc_.emplace(item.substr(0, equals), *crc).second)
-      refuse(path_, fmt::format("is damaged: its checksum list breaks at \"{}\"", base::escape(item, 60)));
+      refuse_damaged(path_, fmt::format("is damaged: its checksum list breaks at \"{}\"", base::escape(item, 60)));
     rest.remove_prefix(end + 1);
   }
   for (const Entry& e : entries_)
-    if (crc_.count(e.name) == 0) refuse(path_, fmt::format("is damaged: tensor \"{}\" has no checksum", base::escape(e.name)));
-  if (crc_.size() != entries_.size()) refuse(path_, "is damaged: it has checksums of tensors that it does not hold");
+    if (crc_.count(e.name) == 0) refuse_damaged(path_, fmt::format("is damaged: tensor \"{}\" has no checksum", base::escape(e.name)));
+  if (crc_.size() != entries_.size()) refuse_damaged(path_, "is damaged: it has checksums of tensors that it does not hold");
 }
 
 std::string SafetensorsFile::Entry::dims_text() const {
@@ -275,10 +284,8 @@ Tensor SafetensorsFile::read(const Entry& entry) const {
   if (const auto expected = crc_.find(entry.name); expected != crc_.end()) {
     const std::uint32_t found = base::crc32(bytes);
     if (found != expected->second)
-      refuse(path_, fmt::format("is damaged: tensor \"{}\" has CRC {:08x}, not {:08x}; use an earlier save (best.safetensors or "
-                                "stable.safetensors of the run) or copy "
-                                "it again",
-                                base::escape(entry.name), found, expected->second));
+      refuse_damaged(path_, fmt::format("is damaged: tensor \"{}\" has CRC {:08x}, not {:08x}; {} or copy it again",
+                                        base::escape(entry.name), found, expected->second, kEarlier));
   }
   return value;
 }

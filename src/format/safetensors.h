@@ -20,12 +20,14 @@ struct NamedTensor {
 
 // Writes atomically (temp, fsync, rename, fsync of the directory), widest dtype first, then by name. Metadata gains "crc32":
 // "name=8hex;..." of every tensor's bytes, and "crc32_header": the CRC of the header's own bytes with these 8 digits as '0'.
+// previous: what stood under `path` is kept under this name (base::write_file_keeping).
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                       std::map<std::string, std::string> metadata);
+                       const std::map<std::string, std::string>& metadata, const std::filesystem::path& previous = {});
 
 // A strict reader: sizes against the real file before any allocation, no holes, no overlaps, no duplicates, known dtypes only,
-// CRCs verified when the metadata has them (both kinds or neither: one alone is damage). Every refusal is a base::Error of one line that
-// says what the file is (text, gzip, GGUF, .dmexp, truncated ...) and what to do.
+// CRCs verified when the metadata has them (both kinds or neither: one alone is damage). Every refusal is one line, a base::Damaged when
+// the file was cut or changed, a base::Error when it is another kind of file, that says what the file is (text, gzip, GGUF, .dmexp,
+// truncated ...) and what to do.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);

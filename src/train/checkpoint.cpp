@@ -1,14 +1,15 @@
 #include "train/checkpoint.h"
 
+#include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/version.h"
-#include "format/safetensors.h"
 #include "network/dormouse/model_file.h"
 
 namespace dormouse::train {
@@ -32,6 +33,7 @@ Metadata metadata_of(const RunConfig& config, const Progress& progress, const st
       {"last_bpb", fmt::format("{} at {}", progress.last_bpb, progress.last_eval_step)},
       {"skipped", std::to_string(progress.skipped)},
       {"latch", std::to_string(progress.latched_step)},
+      {"eval_pending", progress.eval_pending ? "1" : "0"},
       {"anchors", progress.anchors},
   };
 }
@@ -78,6 +80,31 @@ Words words(const Metadata& metadata, const std::string& key, const std::string&
   return {it->second, key, where};
 }
 
+bool all_finite(const tensor::Tensor& value) {
+  if (value.dtype() != tensor::Dtype::f32) return true;
+  const float* x = value.data<float>();
+  return std::all_of(x, x + value.size(), [](float v) { return std::isfinite(v); });
+}
+
+// The run's config and the one in its checkpoint are one. The lengths are the checkpoint's: --extend writes it first.
+void compare_configs(const Metadata& metadata, const std::string& where, RunConfig& config) {
+  const auto text = metadata.find("config");
+  if (text == metadata.end())
+    throw base::Error(fmt::format("{}: no `config` in its metadata; use another checkpoint", base::escape(where)));
+  const RunConfig saved = read_config(text->second, where + " (config)");
+  if (const std::string key = changed_key(config, saved); !key.empty()) {
+    throw base::Error(
+        fmt::format("{}: `{}` in the config.toml beside it is not what it was when this was saved; put the old value back "
+                    "(`dormouse info` shows it), or start another run with --run",
+                    base::escape(where), key));
+  }
+  if (saved.train.steps != config.train.steps || saved.train.time_limit != config.train.time_limit) {
+    base::log_line("config.toml names another length than the checkpoint: the checkpoint's counts; --extend N lengthens a finished run");
+  }
+  config.train.steps = saved.train.steps;
+  config.train.time_limit = saved.train.time_limit;
+}
+
 void load_optimizer(const format::SafetensorsFile& file, const std::string& where, optim::Optimizer& optimizer) {
   std::set<std::string> wanted;
   optimizer.for_each_state([&](const std::string& name, tensor::Tensor& value) {
@@ -86,6 +113,9 @@ void load_optimizer(const format::SafetensorsFile& file, const std::string& wher
     if (entry == nullptr)
       throw base::Error(fmt::format("{}: tensor {} is missing; use another checkpoint of the run", base::escape(where), name));
     const tensor::Tensor stored = file.read(*entry);
+    if (!all_finite(stored))
+      throw base::Damaged(
+          fmt::format("{}: tensor {} holds a value that is not finite; use another checkpoint of the run", base::escape(where), name));
     if (stored.shape() != value.shape() || stored.dtype() != value.dtype()) {
       throw base::Error(fmt::format("{}: tensor {} is {} {}, expected {} {}; use another checkpoint of the run", base::escape(where), name,
                                     tensor::name_of(stored.dtype()), stored.shape().text(), tensor::name_of(value.dtype()),
@@ -116,17 +146,17 @@ data::ByteStream::Position parse_position(const std::string& text, const std::st
   return position;
 }
 
-void save_checkpoint(const std::filesystem::path& path, const RunConfig& config, Trainer& trainer, const Progress& progress) {
-  auto tensors = network::model_tensors(trainer.parameters(), config.model);
-  trainer.optimizer().for_each_state([&](const std::string& name, tensor::Tensor& value) { tensors.push_back({name, value}); });
-  format::write_safetensors(path, tensors, metadata_of(config, progress, "checkpoint"));
+SavedState checkpoint_state(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+  SavedState state{network::model_tensors(trainer.parameters(), config.model), metadata_of(config, progress, "checkpoint")};
+  trainer.optimizer().for_each_state([&](const std::string& name, tensor::Tensor& value) { state.tensors.push_back({name, value}); });
+  return state;
 }
 
-void save_weights(const std::filesystem::path& path, const RunConfig& config, Trainer& trainer, const Progress& progress) {
-  format::write_safetensors(path, network::model_tensors(trainer.parameters(), config.model), metadata_of(config, progress, "weights"));
+SavedState weights_state(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+  return {network::model_tensors(trainer.parameters(), config.model), metadata_of(config, progress, "weights")};
 }
 
-Progress load_checkpoint(const std::filesystem::path& path, const RunConfig& config, Trainer& trainer) {
+Progress load_checkpoint(const std::filesystem::path& path, RunConfig& config, Trainer& trainer) {
   const std::string where = path.string();
   const format::SafetensorsFile file(path);
   const auto& metadata = file.metadata();
@@ -135,6 +165,7 @@ Progress load_checkpoint(const std::filesystem::path& path, const RunConfig& con
     throw base::Error(fmt::format(
         "{}: not a training checkpoint (no dormouse.kind = checkpoint); a run resumes from checkpoint.safetensors", base::escape(where)));
   }
+  if (const auto version = metadata.find("dormouse.version"); version != metadata.end()) refuse_newer(version->second, where);
   const auto id = metadata.find("run_id");
   if (id == metadata.end() || id->second != config.run.run_id) {
     throw base::Error(
@@ -142,6 +173,7 @@ Progress load_checkpoint(const std::filesystem::path& path, const RunConfig& con
                     "run with --run",
                     base::escape(where)));
   }
+  compare_configs(metadata, where, config);
   network::read_parameters(file, where, trainer.parameters(), config.model);
   load_optimizer(file, where, trainer.optimizer());
 
@@ -164,6 +196,8 @@ Progress load_checkpoint(const std::filesystem::path& path, const RunConfig& con
   one("latch", progress.latched_step);
   bpb("best_bpb", progress.best_bpb, progress.best_step);
   bpb("last_bpb", progress.last_bpb, progress.last_eval_step);
+  const auto pending = metadata.find("eval_pending");
+  progress.eval_pending = pending != metadata.end() && pending->second == "1";
   const auto stream = metadata.find("stream");
   progress.stream = parse_position(stream == metadata.end() ? "" : stream->second, where);
   Words in = words(metadata, "schedule", where);

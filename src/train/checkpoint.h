@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "data/byte_stream.h"
+#include "format/safetensors.h"
 #include "optim/schedule.h"
 #include "train/step.h"
 
@@ -24,17 +27,25 @@ struct Progress {
   std::int64_t last_eval_step = -1;
   std::int64_t skipped = 0;        // steps the firewall made no-ops
   std::int64_t latched_step = -1;  // first step whose factors were not orthonormal; -1: never
+  bool eval_pending = false;       // an evaluation of this step was due and did not end: it comes first when the run goes on
   std::string anchors;             // "name bpb" lines, computed at the first start
 
   bool finished() const { return schedule.finished(step); }
 };
 
-// checkpoint.safetensors: model.*, optimizer.*, and Progress and the config in the metadata. Written atomically.
-void save_checkpoint(const std::filesystem::path& path, const RunConfig& config, Trainer& trainer, const Progress& progress);
-// best.safetensors: model.* and the config.
-void save_weights(const std::filesystem::path& path, const RunConfig& config, Trainer& trainer, const Progress& progress);
-// Fills trainer and returns the progress. Another run's file, a wrong shape, a non-finite value, a missing or extra tensor: base::Error.
-Progress load_checkpoint(const std::filesystem::path& path, const RunConfig& config, Trainer& trainer);
+// What goes into a file; the tensors share storage with the trainer's.
+struct SavedState {
+  std::vector<format::NamedTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+// checkpoint.safetensors, stable.safetensors: model.*, optimizer.*, and Progress and the config in the metadata.
+SavedState checkpoint_state(const RunConfig& config, Trainer& trainer, const Progress& progress);
+// best.safetensors: model.* and the same metadata.
+SavedState weights_state(const RunConfig& config, Trainer& trainer, const Progress& progress);
+
+// Fills trainer and returns the progress; the lengths in config become those of the checkpoint. Bytes that are not what was written, a
+// value that is not finite: base::Damaged. Another run's file, a newer program's, another config, shape or tensor: base::Error.
+Progress load_checkpoint(const std::filesystem::path& path, RunConfig& config, Trainer& trainer);
 
 // "epoch 3 generation 0 window 118" -> Position.
 data::ByteStream::Position parse_position(const std::string& text, const std::string& where);

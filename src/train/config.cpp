@@ -1,6 +1,7 @@
 #include "train/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
@@ -71,8 +72,10 @@ bool typed_key(const Request& request, std::string_view key) {
   return std::any_of(request.typed.begin(), request.typed.end(), [&](const Typed& typed) { return typed.key == key; });
 }
 
-void read_sections(RunConfig& config, std::string_view text, std::string_view where) {
-  for (const auto& [section, table] : config::parse_toml(text, where)) {
+using Sections = std::map<std::string, config::Table>;
+
+void read_sections(RunConfig& config, const Sections& sections, std::string_view where) {
+  for (const auto& [section, table] : sections) {
     if (section == "run") {
       config::read_table(config.run, table, where);
     } else if (section == "model") {
@@ -98,11 +101,11 @@ std::string read_text(const std::filesystem::path& path) {
 }
 
 // The first key of [model] or [train] in which two configs differ; "" when none. Lengths (--extend changes them), progress keys and
-// what the machine decides are left out.
-std::string first_difference(const RunConfig& a, const RunConfig& b) {
+// the keys of `skip` are left out.
+std::string first_difference(const RunConfig& a, const RunConfig& b, std::string_view skip) {
   std::vector<std::pair<std::string, std::string>> texts;
   const auto collect = [&](const config::Field& field, const auto& value) {
-    const bool free = field.progress || field.name == "steps" || field.name == "time_limit" || field.name == "compute";
+    const bool free = field.progress || field.name == "steps" || field.name == "time_limit" || field.name == skip;
     if (!free) texts.emplace_back(field.name, config::to_toml(config::Value(value)));
   };
   for_each_field(a.model, collect);
@@ -145,9 +148,44 @@ void validate_run(RunConfig& config) {
 
 RunConfig read_config(std::string_view text, std::string_view where) {
   RunConfig config;
-  read_sections(config, text, where);
+  const Sections sections = config::parse_toml(text, where);
+  const auto section = [&](const std::string& name) -> const config::Table& {
+    const auto found = sections.find(name);
+    if (found != sections.end()) return found->second;
+    throw base::Error(fmt::format("{}: the section [{}] is missing; bring the run's own file back", base::escape(where), name));
+  };
+  const auto& run = section("run");
+  if (const auto version = run.find("version"); version != run.end()) {
+    if (const auto* of = std::get_if<std::string>(&version->second)) refuse_newer(*of, where);
+  }
+  config::read_saved_table(config.run, run, where);
+  config::read_saved_table(config.model, section("model"), where);
+  config::read_saved_table(config.train, section("train"), where);
+  config::read_saved_table(config.data, section("data"), where);
+  read_sections(config, sections, where);  // unknown ones
   network::validate(config.model);
   return config;
+}
+
+void refuse_newer(std::string_view version, std::string_view where) {
+  const auto major_minor = [](std::string_view text) {
+    std::pair<unsigned, unsigned> value{0, 0};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value.first);
+    if (error == std::errc() && end + 1 < text.data() + text.size()) std::from_chars(end + 1, text.data() + text.size(), value.second);
+    return value;
+  };
+  if (major_minor(version) <= major_minor(base::version())) return;
+  throw base::Error(fmt::format("{}: written by dormouse {}, which is newer than this program ({}); use that version", base::escape(where),
+                                base::escape(version, 40), base::version()));
+}
+
+std::string changed_key(const RunConfig& config, const RunConfig& saved) {
+  if (const std::string key = first_difference(config, saved, ""); !key.empty()) return key;
+  if (config.data.eval_tail != saved.data.eval_tail) return "eval_tail";
+  if (config.data.include != saved.data.include) return "include";
+  if (config.data.exclude != saved.data.exclude) return "exclude";
+  if (config.data.held_out != saved.data.held_out) return "held_out";
+  return config.data.identity != saved.data.identity ? "identity" : "";
 }
 
 RunConfig load_config(const std::filesystem::path& config_toml) { return read_config(read_text(config_toml), config_toml.string()); }
@@ -161,7 +199,8 @@ RunConfig resolve_new(const Request& request) {
   RunConfig config;
   if (request.preset && request.config_file) throw base::UsageError("--preset and --config both choose the model: give one");
   if (request.config_file) {
-    read_sections(config, read_text(*request.config_file), request.config_file->string());
+    const std::string where = request.config_file->string();
+    read_sections(config, config::parse_toml(read_text(*request.config_file), where), where);
     config.run = {};
     config.run.preset = request.config_file->filename().string();
     const auto keep = config.data;
@@ -190,13 +229,13 @@ RunConfig resolve_existing(const Request& request, const RunConfig& base, std::s
   const std::string run = base::escape(run_name);
   const auto refuse = [&](const std::string& typed, const std::string& kept) {
     throw base::UsageError(
-        fmt::format("{} was started with {} and {} was typed; a run keeps its settings: leave it out, or start another with --run", run,
-                    kept, base::escape(typed)));
+        fmt::format("{} was started with {} and {} was typed; a run keeps its settings: leave it out{}, or start another with --run", run,
+                    kept, base::escape(typed), kept.starts_with("steps = ") ? " (--extend N lengthens a finished run)" : ""));
   };
   if (request.preset && *request.preset != base.run.preset) refuse("--preset " + *request.preset, "preset " + base.run.preset);
   if (request.config_file) {
     const RunConfig again = resolve_new(request);
-    const std::string different = first_difference(again, base);
+    const std::string different = first_difference(again, base, "compute");  // what the machine decides
     if (!different.empty()) refuse("--config " + request.config_file->string(), "another " + different);
   }
   for (const auto& typed : request.typed) {

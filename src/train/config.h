@@ -93,7 +93,11 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
   visit(Field{.name = "ns_steps", .doc = "Newton-Schulz iterations of Muon", .min = 1, .max = 64}, c.ns_steps);
   visit(Field{.name = "mult_muon", .doc = "learning rate multiplier of the muon group", .min = 0, .max = 1000}, c.mult_muon);
   visit(Field{.name = "mult_qk", .doc = "learning rate multiplier of W_q, W_k", .min = 0, .max = 1000}, c.mult_qk);
-  visit(Field{.name = "mult_dense", .doc = "learning rate multiplier of the dense projections under mix-dense", .min = 0, .max = 1000},
+  visit(Field{.name = "mult_dense",
+              .doc = "learning rate multiplier of the dense projections under mix-dense",
+              .min = 0,
+              .max = 1000,
+              .before = "1"},
         c.mult_dense);
   visit(Field{.name = "mult_table", .doc = "learning rate multiplier of the memory table", .min = 0, .max = 1000}, c.mult_table);
   visit(Field{.name = "mult_embedding", .doc = "learning rate multiplier of the embedding", .min = 0, .max = 1000}, c.mult_embedding);
@@ -149,7 +153,13 @@ RunConfig resolve_new(const Request& request);
 RunConfig resolve_existing(const Request& request, const RunConfig& base, std::string_view run_name);
 
 std::string write_config(const RunConfig& config);  // config.toml with sections [run] [model] [train] [data]
+// What write_config wrote, every key there; a file of a newer program is refused before its keys are looked at.
 RunConfig read_config(std::string_view text, std::string_view where);
+// base::Error when `version` ("0.1.0") is of a later program than this one; a later patch release changes no file.
+void refuse_newer(std::string_view version, std::string_view where);
+// The first key, outside [run], in which the config of a run and that of its checkpoint differ; "" when none. What a resume may change
+// (progress keys, names of the data) and the lengths, which the checkpoint rules, are left out.
+std::string changed_key(const RunConfig& config, const RunConfig& saved);
 RunConfig load_config(const std::filesystem::path& config_toml);
 
 optim::OptimizerConfig optimizer_config(const TrainConfig& train);

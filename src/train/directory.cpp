@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace dormouse::train {
 namespace {
@@ -24,8 +25,17 @@ std::string plain_name(const std::filesystem::path& data) {
   return name;
 }
 
+// What a killed save leaves under a name of its own.
+bool is_temporary(const std::string& name) {
+  for (const char* base :
+       {"checkpoint.safetensors", "previous.safetensors", "best.safetensors", "stable.safetensors", "config.toml", "status.txt"})
+    if (base::is_temporary_of(name, base)) return true;
+  return false;
+}
+
+// What a start leaves that did not come to its config.toml.
 bool is_ours(const std::string& name) {
-  return name == "lock" || name == "log.txt" || name == "status.txt" || name == "metrics.jsonl" || name.find(".tmp.") != std::string::npos;
+  return name == "lock" || name == "log.txt" || name == "status.txt" || name == "metrics.jsonl" || is_temporary(name);
 }
 
 }  // namespace
@@ -55,6 +65,11 @@ void refuse_foreign(const RunDirectory& directory) {
   if (error) throw base::Error(fmt::format("cannot read {}: {}; name another with --run", base::escape(directory.name()), error.message()));
   for (const auto& entry : entries) {
     const std::string name = entry.path().filename().string();
+    if (name == "checkpoint.safetensors" || name == "previous.safetensors") {
+      throw base::Error(
+          fmt::format("{} has {} but no config.toml; bring it back (`dormouse info` shows what stood in it), or give another --run",
+                      base::escape(directory.name()), name));
+    }
     if (!is_ours(name)) {
       throw base::Error(fmt::format("{} holds other things ({}) and no run; give an empty or a new directory to --run",
                                     base::escape(directory.name()), base::escape(name)));
@@ -65,7 +80,7 @@ void refuse_foreign(const RunDirectory& directory) {
 void remove_stale_temporaries(const RunDirectory& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory.root, ignored)) {
-    if (entry.path().filename().string().find(".tmp.") != std::string::npos) std::filesystem::remove(entry.path(), ignored);
+    if (is_temporary(entry.path().filename().string())) std::filesystem::remove(entry.path(), ignored);
   }
 }
 

@@ -12,6 +12,8 @@ struct RunDirectory {
   std::filesystem::path root;
   std::filesystem::path config() const { return root / "config.toml"; }
   std::filesystem::path checkpoint() const { return root / "checkpoint.safetensors"; }
+  std::filesystem::path previous() const { return root / "previous.safetensors"; }
+  std::filesystem::path damaged() const { return root / "damaged.safetensors"; }  // a checkpoint that did not load, kept aside
   std::filesystem::path best() const { return root / "best.safetensors"; }
   std::filesystem::path stable() const { return root / "stable.safetensors"; }
   std::filesystem::path lock() const { return root / "lock"; }

@@ -85,6 +85,8 @@ void Pace::evaluated(const Progress& progress, double seconds) {
 
 void Pace::saved(const Progress& progress) { last_save_ = progress.elapsed; }
 
+void Pace::save_failed(const Progress& progress) { last_save_ = progress.elapsed - kCheckpointSeconds + kRetrySeconds; }
+
 bool SkipCounter::add(std::int64_t step, std::int64_t log_window) {
   steps_.push_back(step);
   while (steps_.front() <= step - std::max(log_window, kSkipWindow)) steps_.pop_front();

@@ -9,7 +9,7 @@
 
 namespace dormouse::train {
 
-inline constexpr double kLogSeconds = 5, kCheckpointSeconds = 600;
+inline constexpr double kLogSeconds = 5, kCheckpointSeconds = 600, kRetrySeconds = 60;
 inline constexpr std::int64_t kMostSkipped = 8, kSkipWindow = 100, kOrthonormalEvery = 500;
 inline constexpr double kOrthonormalLimit = 1e-3;
 
@@ -35,6 +35,7 @@ class Pace {
   void logged(const Progress& progress);
   void evaluated(const Progress& progress, double seconds);
   void saved(const Progress& progress);
+  void save_failed(const Progress& progress);  // by time: the next try comes after kRetrySeconds
 
   double median_step_seconds() const;
   std::int64_t steps_since_log() const { return steps_since_log_; }

@@ -1,6 +1,7 @@
 #include "train/run.h"
 
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -19,8 +20,10 @@
 #include "train/feed.h"
 #include "train/pace.h"
 #include "train/plan.h"
+#include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_log.h"
+#include "train/saver.h"
 #include "train/signals.h"
 #include "train/standing.h"
 
@@ -60,12 +63,21 @@ class Run {
  private:
   bool open();  // false: finished already
   void begin_anew();
+  void keep_config();
   void extend();
   int train();
+  StepData next_data(Feed& feed);
   void after_step(const StepResult& result, double lr);
+  void count_skipped(SkipCounter& skips);
+  void latch_decay();
+  void keep_stable();
   void evaluate();
   void save();
+  void save_now(const std::string& what);
+  std::string report_saves();
   void check_orthonormality();
+  int stopped(int signal);
+  int finish();
 
   const Request& request_;
   RunDirectory directory_;
@@ -75,6 +87,7 @@ class Run {
   RunLog log_;
   Trainer trainer_;
   Progress progress_;
+  std::optional<Saver> saver_;
   LogWindow window_;
   std::optional<Pace> pace_;
   std::vector<network::IterationStats> stats_;
@@ -89,24 +102,24 @@ int Run::start(const MemoryPlan& plan) {
 }
 
 bool Run::open() {
-  std::error_code ignored;
-  if (!std::filesystem::exists(directory_.checkpoint(), ignored)) {
-    for (const auto& later : {directory_.best(), directory_.stable()}) {
-      if (!std::filesystem::exists(later, ignored)) continue;
-      throw base::Error(
-          fmt::format("{} has {} but no checkpoint.safetensors to resume from; bring it back, or start another run with --run",
-                      base::escape(directory_.name()), later.filename().string()));
-    }
+  const auto resumed = load_newest(directory_, config_, trainer_);
+  if (!resumed) {
     if (request_.extend) throw base::UsageError("--extend adds steps to a finished run, and this one has not started; leave it out");
     begin_anew();
     return true;
   }
-  progress_ = load_checkpoint(directory_.checkpoint(), config_, trainer_);
+  keep_config();
+  progress_ = resumed->progress;
+  saver_.emplace(directory_, progress_.step);
+  if (resumed->from_previous) {
+    log_.event({{"event", std::string("previous")}, {"step", progress_.step}});
+    save_now("the state of previous.safetensors");
+  }
   if (request_.extend) {
     extend();
     return true;
   }
-  if (progress_.finished()) {
+  if (progress_.finished() && progress_.last_eval_step == progress_.step) {
     base::log_line(fmt::format("{} is finished: nothing left to train", base::escape(directory_.name())));
     print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
     return false;
@@ -117,7 +130,16 @@ bool Run::open() {
   return true;
 }
 
+// Changed on a resume by progress keys and names of the data only.
+void Run::keep_config() {
+  const std::string text = write_config(config_);
+  const auto there = directory_.exists() ? base::read_file(directory_.config()) : std::vector<std::uint8_t>();
+  if (std::string_view(reinterpret_cast<const char*>(there.data()), there.size()) != text)
+    base::write_file_atomically(directory_.config(), text);
+}
+
 void Run::begin_anew() {
+  keep_config();
   progress_.schedule = make_schedule(config_.train);
   progress_.stream = stream_.position();
   progress_.anchors = compute_anchors(data_, false);
@@ -127,7 +149,8 @@ void Run::begin_anew() {
               {"train_bytes", static_cast<std::int64_t>(data_.train.bytes)},
               {"eval_bytes", static_cast<std::int64_t>(data_.window.size())}});
   base::log_line("  to beat  " + to_beat(progress_.anchors, static_cast<std::int64_t>(data_.window.size())));
-  save_checkpoint(directory_.checkpoint(), config_, trainer_, progress_);
+  saver_.emplace(directory_, -1);
+  save_now("the run at its start");
 }
 
 void Run::extend() {
@@ -148,27 +171,26 @@ void Run::extend() {
   progress_.elapsed = best.elapsed;
   extend_schedule(progress_, total, config_);
   stream_.seek(progress_.stream);
+  save_now("the extended run");  // rules the length from here on, whatever config.toml says
   base::write_file_atomically(directory_.config(), write_config(config_));
-  save_checkpoint(directory_.checkpoint(), config_, trainer_, progress_);
   base::log_line(fmt::format("extended to {} steps, continuing from step {} before the decay", total, progress_.step));
   log_.event({{"event", std::string("extend")}, {"step", progress_.step}, {"steps", total}});
 }
 
 int Run::train() {
-  const auto& train = config_.train;
   begin_orderly_stop();
-  pace_.emplace(train, progress_);
+  pace_.emplace(config_.train, progress_);
   SkipCounter skips;
-  Feed feed(stream_, config_.model, train.accum);
+  Feed feed(stream_, config_.model, config_.train.accum);
   const double elapsed_before = progress_.elapsed;
   const auto start = Clock::now();
-  const std::int64_t step_bytes = train.batch * train.accum * train.seq_len;
-  while (!progress_.finished()) {
-    if (progress_.step == progress_.schedule.decay_start && healthy_ && trainer_.finite())
-      save_checkpoint(directory_.stable(), config_, trainer_, progress_);
+  const auto step_bytes = config_.train.batch * config_.train.accum * config_.train.seq_len;
+  if (progress_.eval_pending && !progress_.finished()) evaluate();
+  while (!progress_.finished() && stop_signal() == 0) {
+    keep_stable();
     const auto step_start = Clock::now();
     const double lr = progress_.schedule.at(progress_.step);
-    const StepData bytes = feed.next();
+    const StepData bytes = next_data(feed);
     const StepResult result = trainer_.step(bytes, lr, pace_->stats_due(progress_));
     const double seconds = seconds_since(step_start);
     progress_.stream = bytes.after;
@@ -177,45 +199,87 @@ int Run::train() {
     window_.add(result, step_bytes, seconds);
     pace_->stepped(seconds);
     healthy_ = result.applied;
-    if (!result.applied) {
-      ++progress_.skipped;
-      if (skips.add(progress_.step, pace_->steps_since_log())) {
-        throw base::Error(fmt::format(
-            "more than {} of the last steps had a loss or a gradient that is not finite; stopped at step {}. The checkpoint of the "
-            "last good step is intact: start another run with a lower --lr",
-            kMostSkipped, progress_.step));
-      }
-    }
+    if (!healthy_) count_skipped(skips);
     if (progress_.step % kOrthonormalEvery == 0) check_orthonormality();
     after_step(result, lr);
+    report_saves();
     progress_.elapsed = elapsed_before + seconds_since(start);
-    if (pace_->latch_decay(progress_)) {
-      log_.event({{"event", std::string("decay")}, {"step", progress_.step}, {"steps", progress_.schedule.decay_steps}});
-      base::log_line(fmt::format("decay: the learning rate falls over the last {} steps", progress_.schedule.decay_steps));
-    }
-    if (const int signal = stop_signal(); signal != 0 && !progress_.finished()) {
-      save();
-      base::log_line(fmt::format("stopped by signal {} after step {}; the same command resumes", signal, progress_.step));
-      return 128 + signal;
+    latch_decay();
+    if (log_.stdout_error() != 0 && stop_signal() == 0 && !progress_.finished()) {
+      save_now("the run");
+      throw base::Error(fmt::format("cannot write to stdout: {}; stopped after step {}, the same command resumes",
+                                    std::strerror(log_.stdout_error()), progress_.step));
     }
   }
-  if (progress_.last_eval_step != progress_.step) evaluate();
-  save();
+  keep_stable();
+  if (const int signal = stop_signal(); signal != 0) return stopped(signal);
+  return finish();
+}
+
+// A text that can no longer be read ends the run, not the steps since the last save.
+StepData Run::next_data(Feed& feed) {
+  try {
+    return feed.next();
+  } catch (const base::Error&) {
+    save_now("the run");
+    throw;
+  }
+}
+
+int Run::stopped(int signal) {
+  save_now("the run");
+  base::log_line(fmt::format("stopped by signal {} after step {}; the same command resumes", signal, progress_.step));
+  return 128 + signal;
+}
+
+int Run::finish() {
+  if (progress_.last_eval_step != progress_.step) {
+    progress_.eval_pending = true;
+    save_now("the finished run");
+    evaluate();
+    if (progress_.eval_pending) return stopped(stop_signal());
+  }
+  save_now("the finished run");
+  end_orderly_stop();  // all of it is on disk
   progress_.anchors = compute_anchors(data_, true);
-  save();  // with the slower compressors beside it
+  save_now("the finished run");  // with the slower compressors beside it
   print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
   log_.event({{"event", std::string("end")},
               {"step", progress_.step},
               {"bpb", progress_.last_bpb},
               {"best", progress_.best_bpb},
               {"elapsed", progress_.elapsed}});
+  if (log_.stdout_error() != 0) throw base::Error(fmt::format("cannot write to stdout: {}", std::strerror(log_.stdout_error())));
   return 0;
+}
+
+void Run::count_skipped(SkipCounter& skips) {
+  ++progress_.skipped;
+  log_.event({{"event", std::string("skipped")}, {"step", progress_.step}, {"skipped", progress_.skipped}});
+  if (!skips.add(progress_.step, pace_->steps_since_log())) return;
+  saver_->finish();
+  report_saves();
+  throw base::Error(fmt::format(
+      "more than {} of the last steps had a loss or a gradient that is not finite; stopped at step {}. The checkpoint of step {} "
+      "is intact: start another run with a lower --lr",
+      kMostSkipped, progress_.step, saver_->saved_step()));
+}
+
+void Run::latch_decay() {
+  if (!pace_->latch_decay(progress_)) return;
+  log_.event({{"event", std::string("decay")}, {"step", progress_.step}, {"steps", progress_.schedule.decay_steps}});
+  base::log_line(fmt::format("decay: the learning rate falls over the last {} steps", progress_.schedule.decay_steps));
+}
+
+// The state before the decay, from which --extend goes on.
+void Run::keep_stable() {
+  if (progress_.step == progress_.schedule.decay_start && trainer_.finite()) saver_->stable(config_, trainer_, progress_);
 }
 
 void Run::after_step(const StepResult& result, double lr) {
   if (!result.stats.empty()) stats_ = result.stats;
   if (pace_->log_due(progress_)) {
-    log_.step_line(progress_, window_, result, lr);
+    log_.step_line(progress_, window_, result, lr, {saver_->failed(), saver_->stalled()});
     window_ = {};
     pace_->logged(progress_);
   } else {
@@ -225,36 +289,70 @@ void Run::after_step(const StepResult& result, double lr) {
   if (healthy_ && pace_->checkpoint_due(progress_)) save();
 }
 
+// A signal cuts it short: nothing of it counts, and it comes first when the run goes on.
 void Run::evaluate() {
   const auto start = Clock::now();
+  progress_.eval_pending = true;
   evaluate::BpbOptions options;
   options.row = config_.train.seq_len;
   options.compute = compute_of(config_.train.compute);
+  options.stop = [] { return stop_signal() != 0; };
   const auto result = evaluate::bits_per_byte(config_.model, trainer_.parameters(), data_.window, options);
+  if (result.stopped) return;
   std::vector<evaluate::DepthPoint> depths;
-  if (config_.train.eval_depths) depths = evaluate::depth_curve(config_.model, trainer_.parameters(), data_.window, options);
+  if (config_.train.eval_depths) {
+    depths = evaluate::depth_curve(config_.model, trainer_.parameters(), data_.window, options);
+    if (depths.empty()) return;
+  }
+  progress_.eval_pending = false;
   progress_.last_bpb = result.bpb;
   progress_.last_eval_step = progress_.step;
   const bool improved = result.bpb < progress_.best_bpb;
   if (improved) {
     progress_.best_bpb = result.bpb;
     progress_.best_step = progress_.step;
-    save_weights(directory_.best(), config_, trainer_, progress_);
+    saver_->best(config_, trainer_, progress_);
   }
   const double seconds = seconds_since(start);
   log_.eval_line(progress_, result, depths, stats_, seconds);
   pace_->evaluated(progress_, seconds);
 }
 
-// After a no-op step the weights may be broken: the last good checkpoint stays.
+// On a cadence: training goes on whether it succeeds or not.
 void Run::save() {
-  if (!healthy_ || !trainer_.finite()) {
-    base::log_line(
-        fmt::format("not saved at step {}: its loss, gradient or weights are not finite; the checkpoint before stays", progress_.step));
+  pace_->saved(progress_);
+  if (!trainer_.finite()) {
+    base::log_line(fmt::format("not saved at step {}: its weights are not finite; the checkpoint before stays", progress_.step));
     return;
   }
-  save_checkpoint(directory_.checkpoint(), config_, trainer_, progress_);
-  pace_->saved(progress_);
+  saver_->checkpoint(config_, trainer_, progress_);
+}
+
+// Where the run cannot go on without it.
+void Run::save_now(const std::string& what) {
+  std::string problem = "its weights are not finite";
+  if (trainer_.finite()) {
+    saver_->checkpoint(config_, trainer_, progress_);
+    saver_->finish();
+    problem = report_saves();
+  }
+  if (problem.empty()) return;
+  const std::string kept = saver_->saved_step() < 0 ? "" : fmt::format("; the checkpoint of step {} stays", saver_->saved_step());
+  throw base::Error(fmt::format("{} could not be saved at step {}: {}{}", what, progress_.step, problem, kept));
+}
+
+// Says which saves failed since the last call; the failure of the newest checkpoint, if it did.
+std::string Run::report_saves() {
+  std::string problem;
+  for (const auto& outcome : saver_->outcomes()) {
+    const bool checkpoint = outcome.file == directory_.checkpoint().filename();
+    if (checkpoint) problem = outcome.error;
+    if (outcome.error.empty()) continue;
+    base::log_line(fmt::format("WARNING: {} of step {} was not saved: {}; training goes on", outcome.file, outcome.step, outcome.error));
+    log_.event({{"event", std::string("save_failed")}, {"file", outcome.file}, {"step", outcome.step}, {"error", outcome.error}});
+    if (checkpoint && pace_) pace_->save_failed(progress_);
+  }
+  return problem;
 }
 
 void Run::check_orthonormality() {
@@ -281,8 +379,10 @@ int run(const Request& request, bool json) {
     throw base::UsageError(fmt::format("{} holds no run to resume; to start one there, give --data PATH, a file or a folder of text",
                                        base::escape(directory.name())));
   }
+  std::optional<base::Lock> lock;
   RunConfig config;
   if (resume) {
+    lock.emplace(directory.lock());
     config = resolve_existing(request, load_config(directory.config()), directory.name());
   } else {
     config = resolve_new(request);
@@ -300,16 +400,15 @@ int run(const Request& request, bool json) {
   const MemoryPlan plan = plan_memory(config, train_bytes);
   refuse_above(plan, base::available_memory());
 
-  const std::string config_text = write_config(config);
-  std::error_code error;
-  std::filesystem::create_directories(directory.root, error);
-  if (error)
-    throw base::Error(fmt::format("cannot create {}: {}; name another with --run", base::escape(directory.name()), error.message()));
-  const base::Lock lock(directory.lock());
-  if (!resume && directory.exists())
-    throw base::Error(fmt::format("{} was started by another process just now", base::escape(directory.name())));
+  if (!resume) {
+    std::error_code error;
+    std::filesystem::create_directories(directory.root, error);
+    if (error)
+      throw base::Error(fmt::format("cannot create {}: {}; name another with --run", base::escape(directory.name()), error.message()));
+    lock.emplace(directory.lock());
+    if (directory.exists()) throw base::Error(fmt::format("{} was started by another process just now", base::escape(directory.name())));
+  }
   remove_stale_temporaries(directory);
-  base::write_file_atomically(directory.config(), config_text);
   return Run(request, json, directory, config, std::move(data), *stream).start(plan);
 }
 

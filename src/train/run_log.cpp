@@ -1,11 +1,13 @@
 #include "train/run_log.h"
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/threads.h"
@@ -22,8 +24,8 @@ void LogWindow::add(const StepResult& result, std::int64_t step_bytes, double st
   rec_nats += result.rec_nats;
 }
 
-RunLog::RunLog(const std::filesystem::path& directory, bool json)
-    : directory_(directory), metrics_(directory / "metrics.jsonl"), json_(json) {
+RunLog::RunLog(const std::filesystem::path& directory, bool json) : directory_(directory), json_(json) {
+  metrics_.emplace(directory / "metrics.jsonl");
   base::open_log_file(directory / "log.txt");
 }
 
@@ -32,16 +34,36 @@ RunLog::~RunLog() {
   base::close_log_file();
 }
 
-void RunLog::event(std::vector<report::Metric> metrics) {
-  metrics_.write(metrics);
-  if (json_) {
-    const std::string line = report::to_json(metrics) + "\n";
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fflush(stdout);
+void RunLog::lost(const std::string& what) {
+  if (lost_++ == 0) base::log_line(fmt::format("WARNING: {}; training goes on, what is lost is counted", what));
+}
+
+void RunLog::event(const std::vector<report::Metric>& metrics) {
+  try {
+    if (!metrics_) metrics_.emplace(directory_ / "metrics.jsonl");  // cuts off the line that broke
+    metrics_->write(metrics);
+  } catch (const base::Error& error) {
+    metrics_.reset();
+    lost(error.what());
+  }
+  if (!json_ || stdout_error_ != 0) return;
+  const std::string line = report::to_json(metrics) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) stdout_error_ = errno;
+}
+
+// Costs an fsync: at most once a second.
+void RunLog::write_status(const std::string& line) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - status_written_ < std::chrono::seconds(1)) return;
+  status_written_ = now;
+  try {
+    base::write_file_atomically(directory_ / "status.txt", line);
+  } catch (const base::Error& error) {
+    lost(error.what());
   }
 }
 
-void RunLog::step_line(const Progress& progress, const LogWindow& window, const StepResult& last, double lr) {
+void RunLog::step_line(const Progress& progress, const LogWindow& window, const StepResult& last, double lr, const SaveCounts& saves) {
   const auto n = static_cast<double>(window.steps);
   const double ce = window.nats / n, rec = window.rec_nats / n;
   const double rate = window.seconds > 0 ? static_cast<double>(window.bytes) / window.seconds : 0;
@@ -51,6 +73,9 @@ void RunLog::step_line(const Progress& progress, const LogWindow& window, const 
                                  lr, last.report.clip_norm, base::human_count(static_cast<std::uint64_t>(rate)), ms);
   if (last.report.zero_gradients > 0) line += fmt::format(" zero-gradients {}", last.report.zero_gradients);
   if (progress.skipped > 0) line += fmt::format(" skipped {}", progress.skipped);
+  if (saves.failed > 0) line += fmt::format(" unsaved {}", saves.failed);
+  if (saves.stalled > 0) line += fmt::format(" stalled {}", saves.stalled);
+  if (lost_ > 0) line += fmt::format(" lost {}", lost_);
   base::log_line(line);
 
   std::vector<report::Metric> metrics = {{"event", std::string("step")},
@@ -66,6 +91,8 @@ void RunLog::step_line(const Progress& progress, const LogWindow& window, const 
                                          {"ms_per_step", ms},
                                          {"skipped", progress.skipped},
                                          {"zero_gradients", last.report.zero_gradients},
+                                         {"saves_failed", saves.failed},
+                                         {"saves_stalled", saves.stalled},
                                          {"elapsed", progress.elapsed},
                                          {"epoch", static_cast<std::int64_t>(progress.stream.epoch)},
                                          {"private_bytes", static_cast<std::int64_t>(base::private_memory())}};
@@ -80,11 +107,8 @@ void RunLog::step_line(const Progress& progress, const LogWindow& window, const 
                                    {"saturated_memory" + at, s.memory_saturated},
                                    {"saturated_ffn" + at, s.ffn_saturated}});
   }
-  event(std::move(metrics));
-  const auto now = std::chrono::steady_clock::now();
-  if (now - status_written_ < std::chrono::seconds(1)) return;  // it costs an fsync
-  status_written_ = now;
-  base::write_file_atomically(directory_ / "status.txt", fmt::format("step {} ce {:.3f}\n", progress.step, ce));
+  event(metrics);
+  write_status(fmt::format("step {} ce {:.3f}\n", progress.step, ce));
 }
 
 void RunLog::eval_line(const Progress& progress, const evaluate::Bpb& result, const std::vector<evaluate::DepthPoint>& depths,
@@ -109,7 +133,7 @@ void RunLog::eval_line(const Progress& progress, const evaluate::Bpb& result, co
                          100 * s.ffn_saturated);
   }
   if (!gates.empty()) base::log_line("     iteration" + gates);
-  event(std::move(metrics));
+  event(metrics);
 }
 
 void RunLog::progress_bar(const Progress& progress, double limit_seconds, double seconds_per_step, double nats) {

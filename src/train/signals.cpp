@@ -64,6 +64,8 @@ void begin_orderly_stop() {
   orderly = true;
 }
 
+void end_orderly_stop() { orderly = false; }
+
 int stop_signal() { return received; }
 
 }  // namespace dormouse::train

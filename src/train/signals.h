@@ -10,6 +10,7 @@ namespace dormouse::train {
 void watch_signals();
 
 void begin_orderly_stop();  // from here on signals are noted, see stop_signal()
+void end_orderly_stop();    // from here on they end the process at once again
 int stop_signal();          // 0: none yet
 
 }  // namespace dormouse::train

@@ -5,11 +5,12 @@ common="--config small.toml -t 1 --data text.txt --steps 400 --accum 2 --compute
 # shellcheck disable=SC2086
 expect 0 'done:' train $common --run runs/whole
 stop_and_resume() { # SIGNAL CODE
+  rm -f log.txt
   # shellcheck disable=SC2086
   "$DORMOUSE" train $common --run runs/$1 --log-every 1 2>log.txt &
   pid=$!
   n=0
-  while ! grep -q '^step 5 ' log.txt && [ $n -lt 300 ]; do
+  while ! grep -qs '^step 5 ' log.txt && [ $n -lt 300 ]; do
     sleep 0.05
     n=$((n + 1))
   done

@@ -71,7 +71,7 @@ for name in metrics.jsonl log.txt; do
   expect 1 "error: .*$name" train --run runs/fifo
   rm -rf runs/fifo
 done
-cp -r runs/a runs/lost && rm runs/lost/checkpoint.safetensors
+cp -r runs/a runs/lost && rm runs/lost/checkpoint.safetensors runs/lost/previous.safetensors
 expect 1 'error: .*no checkpoint\.safetensors' train --run runs/lost
 dd if=/dev/null of=huge bs=1 seek=5000000000 2>/dev/null
 expect 0 'float32 \[32,256\]' logits runs/a huge --out l.npy

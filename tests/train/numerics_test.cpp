@@ -107,7 +107,7 @@ TEST(Numerics, ARunThatBlowsUpStopsAndItsCheckpointStillLoads) {
   }
   const RunDirectory run_directory{directory.path / "a"};
   const auto text = base::read_file(run_directory.config());
-  const auto config = read_config(std::string(text.begin(), text.end()), "config.toml");
+  auto config = read_config(std::string(text.begin(), text.end()), "config.toml");
   Trainer trainer(config, network::declare_parameters(config.model));
   EXPECT_NO_THROW(load_checkpoint(run_directory.checkpoint(), config, trainer));
   base::set_threads(0);

@@ -135,6 +135,7 @@ TEST_F(RunTest, AFinishedRunIsLeftAlone) {
 TEST_F(RunTest, ARunAfterAKillBeforeItsFirstSaveStartsAnew) {
   ASSERT_EQ(start("a", {"steps=3"}), 0);
   std::filesystem::remove(checkpoint("a"));
+  std::filesystem::remove(directory_.path / "a" / "previous.safetensors");
   EXPECT_THROW(start("a", {"steps=3"}), base::Error) << "weights without a checkpoint are not overwritten";
   // What a kill before the first save leaves: the config, the log and the metrics.
   for (const char* name : {"best.safetensors", "stable.safetensors"}) std::filesystem::remove(directory_.path / "a" / name);
@@ -161,6 +162,7 @@ TEST_F(RunTest, ADamagedCheckpointIsRefusedAndNamed) {
   ASSERT_EQ(start("a", {"steps=3"}), 0);
   Request request;
   request.run_directory = directory_.path / "a";
+  std::filesystem::remove(directory_.path / "a" / "previous.safetensors");
   const auto good = read_text(checkpoint("a"));
   for (const std::size_t at : {good.size() - 5, good.size() / 2, good.size() / 8}) {
     auto bad = good;

@@ -17,8 +17,9 @@ void require_finite(const tensor::Tensor& value, const std::string& name, std::s
   const float* x = value.data<float>();
   for (std::int64_t i = 0; i < value.size(); ++i) {
     if (!std::isfinite(x[i])) {
-      refuse(where, "tensor " + name + " holds " + (std::isnan(x[i]) ? "NaN" : "an infinity") + " at element " + std::to_string(i) +
-                        "; the file is damaged or the run diverged: use an earlier checkpoint (best.safetensors of the run)");
+      throw base::Damaged(base::escape(where) + ": tensor " + name + " holds " + (std::isnan(x[i]) ? "NaN" : "an infinity") +
+                          " at element " + std::to_string(i) +
+                          "; the file is damaged or the run diverged: use an earlier checkpoint (best.safetensors of the run)");
     }
   }
 }
@@ -65,7 +66,7 @@ ModelConfig read_model_config(const format::SafetensorsFile& file, std::string_v
   const auto sections = config::parse_toml(text->second, std::string(where) + " (config)");
   const auto model = sections.find("model");
   if (model == sections.end()) refuse(where, "its config has no [model] section");
-  config::read_table(config, model->second, where);
+  config::read_saved_table(config, model->second, where);
   validate(config);
   return config;
 }

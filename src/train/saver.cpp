@@ -1,0 +1,121 @@
+#include "train/saver.h"
+
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/threads.h"
+#include "base/units.h"
+
+namespace dormouse::train {
+namespace {
+
+constexpr std::uint64_t kReserve = 64U << 20;  // left free beside the copy
+
+std::uint64_t bytes_of(const SavedState& state) {
+  std::uint64_t bytes = 0;
+  for (const auto& t : state.tensors) bytes += static_cast<std::uint64_t>(t.value.size()) * tensor::size_of(t.value.dtype());
+  return bytes;
+}
+
+// False: no memory for it, the state is as it was.
+bool copy_tensors(SavedState& state) {
+  const std::uint64_t bytes = bytes_of(state), available = base::available_memory();
+  if (bytes + kReserve > available) {
+    base::log_line(fmt::format("training waits while its state is saved: a copy takes {} and {} of memory is free",
+                               base::human_bytes(bytes), base::human_bytes(available)));
+    return false;
+  }
+  try {
+    auto copies = state.tensors;
+    for (auto& copy : copies) copy.value = copy.value.clone();
+    state.tensors = std::move(copies);
+    return true;
+  } catch (const base::Error&) {
+  } catch (const std::bad_alloc&) {
+  }
+  base::log_line(fmt::format("training waits while its state is saved: no memory for a copy of {}", base::human_bytes(bytes)));
+  return false;
+}
+
+}  // namespace
+
+Saver::Saver(RunDirectory directory, std::int64_t saved_step) : directory_(std::move(directory)), saved_step_(saved_step) {}
+
+Saver::~Saver() {
+  if (thread_.joinable()) thread_.join();
+}
+
+// Nothing leaves it but the text of the failure.
+void Saver::write() {
+  try {
+    format::write_safetensors(path_, state_.tensors, state_.metadata, previous_);
+  } catch (const std::bad_alloc&) {
+    running_.error = "out of memory while writing";
+  } catch (const std::exception& failure) {
+    running_.error = failure.what();
+  }
+  state_ = {};
+  ended_ = true;
+}
+
+void Saver::start(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step) {
+  finish();
+  running_ = {path.filename().string(), step, ""};
+  path_ = path;
+  previous_ = previous;
+  state_ = std::move(state);
+  ended_ = false;
+  if (copy_tensors(state_)) {
+    try {
+      thread_ = std::thread([this] { write(); });
+      return;
+    } catch (const std::system_error& error) {
+      base::log_line(fmt::format("training waits while its state is saved: {}", error.what()));
+    }
+  }
+  ++stalled_;
+  write();
+  take_outcome();
+}
+
+void Saver::take_outcome() {
+  if (!running_.error.empty()) {
+    ++failed_;
+  } else if (running_.file == directory_.checkpoint().filename()) {
+    saved_step_ = running_.step;
+  }
+  outcomes_.push_back(running_);
+}
+
+void Saver::finish() {
+  if (!thread_.joinable()) return;
+  thread_.join();
+  take_outcome();
+}
+
+std::vector<SaveOutcome> Saver::outcomes() {
+  if (ended_) finish();
+  return std::exchange(outcomes_, {});
+}
+
+void Saver::checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+  finish();
+  const bool later = saved_step_ >= 0 && saved_step_ != progress.step;
+  start(checkpoint_state(config, trainer, progress), directory_.checkpoint(), later ? directory_.previous() : std::filesystem::path(),
+        progress.step);
+}
+
+void Saver::stable(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+  start(checkpoint_state(config, trainer, progress), directory_.stable(), {}, progress.step);
+}
+
+void Saver::best(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+  start(weights_state(config, trainer, progress), directory_.best(), {}, progress.step);
+}
+
+}  // namespace dormouse::train

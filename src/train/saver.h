@@ -1,0 +1,59 @@
+// The files a run writes its state into: one save at a time, in a thread of its own when a copy of the state fits into memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "train/checkpoint.h"
+#include "train/directory.h"
+
+namespace dormouse::train {
+
+// How a save ended.
+struct SaveOutcome {
+  std::string file;  // "checkpoint.safetensors"
+  std::int64_t step = 0;
+  std::string error;  // "": written
+};
+
+class Saver {
+ public:
+  // saved_step: that of the checkpoint on disk, -1 when there is none.
+  Saver(RunDirectory directory, std::int64_t saved_step);
+  ~Saver();  // waits for the save in progress
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  // Each waits for the save before it, copies the state and returns while the copy is written; without memory for a copy it writes at
+  // once and training waits (counted). A checkpoint of a later step than the one on disk keeps that one as previous.safetensors.
+  void checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress);
+  void stable(const RunConfig& config, Trainer& trainer, const Progress& progress);
+  void best(const RunConfig& config, Trainer& trainer, const Progress& progress);
+
+  void finish();                        // waits for the save in progress
+  std::vector<SaveOutcome> outcomes();  // of the saves that ended since the last call
+
+  std::int64_t saved_step() const { return saved_step_; }  // of the newest checkpoint known to be on disk
+  std::int64_t failed() const { return failed_; }          // saves of this process that failed
+  std::int64_t stalled() const { return stalled_; }        // saves for which training waited, for want of memory
+
+ private:
+  void start(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step);
+  void write();
+  void take_outcome();
+
+  RunDirectory directory_;
+  std::int64_t saved_step_, failed_ = 0, stalled_ = 0;
+  std::thread thread_;
+  std::atomic<bool> ended_ = false;  // of the save in thread_, which owns the next four until then
+  SavedState state_;
+  std::filesystem::path path_, previous_;
+  SaveOutcome running_;
+  std::vector<SaveOutcome> outcomes_;
+};
+
+}  // namespace dormouse::train
