@@ -32,7 +32,7 @@ double time_step(double range, int wanted) {
   const double raw = range / wanted;
   if (raw < 1) return round_step(range, wanted);
   for (const double step : kSteps) {
-    if (raw <= step) return step;
+    if (raw <= 1.1 * step) return step;
   }
   return kDay * std::max(1.0, round_step(range / kDay, wanted));
 }
@@ -134,7 +134,8 @@ Axis axis_linear(double low, double high, Unit unit) {
     high += 0.05 * std::abs(high);
   }
   const double step = step_of(high - low, kParts, unit);
-  return {std::floor(low / step + kSlack) * step, std::ceil(high / step - kSlack) * step, false, unit};
+  low = std::floor(low / step + kSlack) * step;
+  return {low, std::max(low + step, std::ceil(high / step - kSlack) * step), false, unit};
 }
 
 Axis axis_log(double low, double high, double ratio, Unit unit) {

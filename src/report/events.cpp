@@ -58,14 +58,14 @@ std::uint32_t masked_crc(std::string_view bytes) {
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-base::File create(const std::filesystem::path& directory) {
+std::filesystem::path free_name(const std::filesystem::path& directory) {
   std::array<char, 256> host = {};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host[0] = '-';
   const auto seconds = static_cast<std::int64_t>(now());
   for (int n = 0;; ++n) {
     const auto path = directory / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", seconds, host.data(), ::getpid(), n);
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) return base::File::create(path);
+    if (!std::filesystem::exists(path, ignored)) return path;
   }
 }
 
@@ -98,7 +98,17 @@ std::string scalar_event(double wall_time, std::int64_t step, std::span<const st
   return event(wall_time, step) + bytes_field(kSummary, summary);
 }
 
-EventWriter::EventWriter(const std::filesystem::path& directory) : file_(create(directory)) { append(version_event(now())); }
+EventWriter::EventWriter(const std::filesystem::path& directory) {
+  const auto path = free_name(directory);
+  file_.emplace(base::File::create(path));
+  try {
+    append(version_event(now()));
+  } catch (...) {  // on a full disk: no empty file at every attempt
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw;
+  }
+}
 
 void EventWriter::write(std::span<const Metric> metrics) {
   std::string name;
@@ -120,7 +130,7 @@ void EventWriter::write(std::span<const Metric> metrics) {
 
 void EventWriter::append(std::string_view payload) {
   const std::string record = event_record(payload);
-  file_.write({reinterpret_cast<const std::uint8_t*>(record.data()), record.size()});
+  file_->write({reinterpret_cast<const std::uint8_t*>(record.data()), record.size()});
 }
 
 }  // namespace dormouse::report

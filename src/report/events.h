@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,7 +36,7 @@ class EventWriter {
 
  private:
   void append(std::string_view payload);
-  base::File file_;
+  std::optional<base::File> file_;
 };
 
 }  // namespace dormouse::report

@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
+constexpr double kLargest = 1e15;  // step, byte and second that can be meant
 
 double number(const Json& line, const char* key, double otherwise = kMissing) {
   const auto value = line.find(key);
@@ -40,7 +41,8 @@ class Reader {
   void step(const Json& line, double at);
   void eval(const Json& line, double at);
   double wanted(const Json& line, const char* key);
-  double bytes_at(double step) const { return step_bytes_ > 0 ? step * step_bytes_ : kMissing; }
+  double bytes_at(double step) const { return step_bytes_ > 0 && step * step_bytes_ <= kLargest ? step * step_bytes_ : kMissing; }
+  double elapsed_at(const Json& line) const { return std::clamp(number(line, "elapsed", elapsed_), 0.0, kLargest); }
 
   History& h_;
   bool is_run_ = false;
@@ -68,7 +70,7 @@ void Reader::read(std::string_view text) {
       if (value.is_number() && std::isfinite(value.get<double>())) h_.anchors.emplace_back(key, value.get<double>());
     }
   } else if (event == "step" || event == "eval" || event == "resume" || event == "extend" || event == "end") {
-    if (!(at >= 0)) {
+    if (!(at >= 0 && at <= kLargest)) {
       ++h_.unreadable;
       return;
     }
@@ -103,7 +105,7 @@ double Reader::wanted(const Json& line, const char* key) {
 
 void Reader::step(const Json& line, double at) {
   rewind(std::nextafter(at, -1.0));
-  elapsed_ = number(line, "elapsed", elapsed_);
+  elapsed_ = elapsed_at(line);
   h_.skipped = count(line, "skipped");
   const double rate = wanted(line, "bytes_per_s");
   // Rate times time per step: the bytes of a step, which never change within a run.
@@ -118,8 +120,7 @@ void Reader::eval(const Json& line, double at) {
     evals.pop_back();
     ++h_.repeated;
   }
-  evals.push_back(
-      {at, bytes_at(at), number(line, "elapsed", elapsed_), kMissing, wanted(line, "bpb"), kMissing, kMissing, kMissing, false});
+  evals.push_back({at, bytes_at(at), elapsed_at(line), kMissing, wanted(line, "bpb"), kMissing, kMissing, kMissing, false});
 }
 
 }  // namespace

@@ -18,6 +18,8 @@
 namespace dormouse::report {
 namespace {
 
+constexpr std::string_view kTornLine = "{\"event\":\"torn\"";
+
 std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (std::size_t at = 0; at < text.size();) {
@@ -88,6 +90,7 @@ MetricsWriter::MetricsWriter(const std::filesystem::path& path) : file_(base::Fi
   if (::ftruncate(file_.descriptor(), static_cast<off_t>(whole)) != 0) {
     throw base::Error(fmt::format("cannot cut the torn last line of \"{}\": {}", base::escape(path.native(), 1024), std::strerror(errno)));
   }
+  if (torn.starts_with(kTornLine)) return;  // a mending that a full disk cut short is not wrapped once more
   write({{"event", "torn"}, {"bytes", static_cast<std::int64_t>(torn.size())}, {"text", torn}});
 }
 

@@ -22,7 +22,7 @@ using Metric = std::pair<std::string, MetricValue>;
 std::string to_json(std::span<const Metric> metrics);
 
 // Appends to a file; each object is one write, so a reader sees whole lines. A last line without its newline, left by a
-// kill or a full disk, is mended when the file is opened again: a whole object gets its newline, a part of one is replaced
+// kill or a full disk, is mended when the file is opened: a whole object gets its newline, a part of one is replaced
 // by the line {"event":"torn","bytes":N,"text":"..."} that holds it.
 class MetricsWriter {
  public:

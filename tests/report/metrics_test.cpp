@@ -92,6 +92,12 @@ TEST_F(MetricsTest, ATornLastLineIsKeptAsTheTextOfALineOfItsOwn) {
   EXPECT_EQ(text(), "{\"step\":1}\n{\"event\":\"torn\",\"bytes\":4,\"text\":\"{\\\"s\xEF\xBF\xBD\"}\n{\"step\":3}\n");
 }
 
+TEST_F(MetricsTest, ATornLineThatTellsOfATornLineIsNotWrappedAgain) {
+  append(path_, "{\"event\":\"torn\",\"bytes\":4,\"te");
+  MetricsWriter(path_).write({{"step", 3}});
+  EXPECT_EQ(text(), "{\"step\":3}\n");
+}
+
 TEST_F(MetricsTest, AWholeLastLineGetsTheNewlineItLacks) {
   append(path_, "{\"step\":1}");
   MetricsWriter writer(path_);
