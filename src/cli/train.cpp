@@ -63,7 +63,7 @@ struct Flags {
   std::string data, eval, preset, config, run, extend;
   std::vector<std::string> set, include, exclude;
   std::map<std::string, std::string> keys;
-  bool must_be_new = false, eval_depths = false;
+  bool must_be_new = false, eval_depths = false, tensorboard = false;
   Machine machine;
 };
 
@@ -102,6 +102,7 @@ train::Request request_of(const CLI::App& command, const Flags& flags, const std
     request.typed.push_back({flag.key, typed_text(flag, text), fmt::format("{} {}", flag.names, text)});
   }
   if (flags.eval_depths) request.typed.push_back({"eval_depths", "true", "--eval-depths"});
+  if (flags.tensorboard) request.typed.push_back({"tensorboard", "true", "--tensorboard"});
   if (!flags.include.empty()) request.typed.push_back({"include", joined(flags.include), "--include"});
   if (!flags.exclude.empty()) request.typed.push_back({"exclude", joined(flags.exclude), "--exclude"});
   if (given("--threads")) {
@@ -133,6 +134,7 @@ void add_train(CLI::App& app, Context& context) {
   }
   command->add_option("--extend", flags->extend, "train a finished run N steps longer")->type_name("N");
   command->add_flag("--eval-depths", flags->eval_depths, "evaluate at every depth too");
+  command->add_flag("--tensorboard", flags->tensorboard, "write event files for TensorBoard into the run");
   command->add_flag("--new", flags->must_be_new, "refuse to resume an existing run");
   command->add_option("--include", flags->include, "only files matching this glob")->type_name("GLOB")->allow_extra_args(false);
   command->add_option("--exclude", flags->exclude, "no files matching this glob")->type_name("GLOB")->allow_extra_args(false);

@@ -43,7 +43,7 @@ struct TrainConfig {
   std::string compute;                                         // derived: f32 (docs/decisions/0001-gemm.md)
   std::int64_t log_every = 0, eval_every = 0, ckpt_every = 0;  // steps; 0: by time
   std::int64_t eval_bytes = 256 * 1024;
-  bool eval_depths = false;
+  bool eval_depths = false, tensorboard = false;
   std::int64_t threads = 0;  // 0: what the machine gives
 
   bool operator==(const TrainConfig&) const = default;
@@ -115,6 +115,8 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
         c.ckpt_every);
   visit(Field{.name = "eval_bytes", .doc = "largest held-out window in bytes", .min = 2, .max = 1e15}, c.eval_bytes);
   visit(Field{.name = "eval_depths", .doc = "print the depth curve with every evaluation", .progress = true}, c.eval_depths);
+  visit(Field{.name = "tensorboard", .doc = "write TensorBoard event files into the run", .progress = true, .before = "false"},
+        c.tensorboard);
   visit(Field{.name = "threads", .doc = "0: what the machine gives", .min = 0, .max = 1024, .progress = true}, c.threads);
 }
 

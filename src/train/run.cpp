@@ -55,7 +55,7 @@ class Run {
         config_(std::move(config)),
         data_(std::move(data)),
         stream_(stream),
-        log_(directory_.root, json),
+        log_(directory_.root, json, config_.train.tensorboard),
         trainer_(config_, network::make_parameters(config_.model, static_cast<std::uint64_t>(config_.train.seed))) {}
 
   int start(const MemoryPlan& plan);
@@ -73,7 +73,7 @@ class Run {
   void keep_stable();
   void evaluate();
   void save();
-  void save_now(const std::string& what);
+  void save_now();
   std::string report_saves();
   void check_orthonormality();
   int stopped(int signal);
@@ -113,7 +113,7 @@ bool Run::open() {
   saver_.emplace(directory_, progress_.step);
   if (resumed->from_previous) {
     log_.event({{"event", std::string("previous")}, {"step", progress_.step}});
-    save_now("the state of previous.safetensors");
+    save_now();
   }
   if (request_.extend) {
     extend();
@@ -148,9 +148,10 @@ void Run::begin_anew() {
               {"parameters", parameter_count(config_.model)},
               {"train_bytes", static_cast<std::int64_t>(data_.train.bytes)},
               {"eval_bytes", static_cast<std::int64_t>(data_.window.size())}});
+  log_.event(anchor_metrics(progress_.anchors));
   base::log_line("  to beat  " + to_beat(progress_.anchors, static_cast<std::int64_t>(data_.window.size())));
   saver_.emplace(directory_, -1);
-  save_now("the run at its start");
+  save_now();
 }
 
 void Run::extend() {
@@ -171,7 +172,7 @@ void Run::extend() {
   progress_.elapsed = best.elapsed;
   extend_schedule(progress_, total, config_);
   stream_.seek(progress_.stream);
-  save_now("the extended run");  // rules the length from here on, whatever config.toml says
+  save_now();  // rules the length from here on, whatever config.toml says
   base::write_file_atomically(directory_.config(), write_config(config_));
   base::log_line(fmt::format("extended to {} steps, continuing from step {} before the decay", total, progress_.step));
   log_.event({{"event", std::string("extend")}, {"step", progress_.step}, {"steps", total}});
@@ -206,7 +207,7 @@ int Run::train() {
     progress_.elapsed = elapsed_before + seconds_since(start);
     latch_decay();
     if (log_.stdout_error() != 0 && stop_signal() == 0 && !progress_.finished()) {
-      save_now("the run");
+      save_now();
       throw base::Error(fmt::format("cannot write to stdout: {}; stopped after step {}, the same command resumes",
                                     std::strerror(log_.stdout_error()), progress_.step));
     }
@@ -221,13 +222,13 @@ StepData Run::next_data(Feed& feed) {
   try {
     return feed.next();
   } catch (const base::Error&) {
-    save_now("the run");
+    save_now();
     throw;
   }
 }
 
 int Run::stopped(int signal) {
-  save_now("the run");
+  save_now();
   base::log_line(fmt::format("stopped by signal {} after step {}; the same command resumes", signal, progress_.step));
   return 128 + signal;
 }
@@ -235,14 +236,15 @@ int Run::stopped(int signal) {
 int Run::finish() {
   if (progress_.last_eval_step != progress_.step) {
     progress_.eval_pending = true;
-    save_now("the finished run");
+    save_now();
     evaluate();
     if (progress_.eval_pending) return stopped(stop_signal());
   }
-  save_now("the finished run");
+  save_now();
   end_orderly_stop();  // all of it is on disk
   progress_.anchors = compute_anchors(data_, true);
-  save_now("the finished run");  // with the slower compressors beside it
+  save_now();  // with the slower compressors beside it
+  log_.event(anchor_metrics(progress_.anchors));
   print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
   log_.event({{"event", std::string("end")},
               {"step", progress_.step},
@@ -329,7 +331,7 @@ void Run::save() {
 }
 
 // Where the run cannot go on without it.
-void Run::save_now(const std::string& what) {
+void Run::save_now() {
   std::string problem = "its weights are not finite";
   if (trainer_.finite()) {
     saver_->checkpoint(config_, trainer_, progress_);
@@ -338,7 +340,7 @@ void Run::save_now(const std::string& what) {
   }
   if (problem.empty()) return;
   const std::string kept = saver_->saved_step() < 0 ? "" : fmt::format("; the checkpoint of step {} stays", saver_->saved_step());
-  throw base::Error(fmt::format("{} could not be saved at step {}: {}{}", what, progress_.step, problem, kept));
+  throw base::Error(fmt::format("the run could not be saved at step {}: {}{}", progress_.step, problem, kept));
 }
 
 // Says which saves failed since the last call; the failure of the newest checkpoint, if it did.

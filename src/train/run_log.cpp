@@ -24,9 +24,10 @@ void LogWindow::add(const StepResult& result, std::int64_t step_bytes, double st
   rec_nats += result.rec_nats;
 }
 
-RunLog::RunLog(const std::filesystem::path& directory, bool json) : directory_(directory), json_(json) {
-  metrics_.emplace(directory / "metrics.jsonl");
+RunLog::RunLog(const std::filesystem::path& directory, bool json, bool tensorboard)
+    : directory_(directory), json_(json), tensorboard_(tensorboard) {
   base::open_log_file(directory / "log.txt");
+  open_metrics();
 }
 
 RunLog::~RunLog() {
@@ -38,13 +39,30 @@ void RunLog::lost(const std::string& what) {
   if (lost_++ == 0) base::log_line(fmt::format("WARNING: {}; training goes on, what is lost is counted", what));
 }
 
+void RunLog::open_metrics() {
+  metrics_.emplace(directory_ / "metrics.jsonl");
+  if (const auto bytes = metrics_->mended_bytes(); bytes > 0) {
+    base::log_line(fmt::format("metrics.jsonl: its last line, {} bytes, was never finished; what it held is kept, a fresh line begins",
+                               base::human_count(bytes)));
+  }
+}
+
 void RunLog::event(const std::vector<report::Metric>& metrics) {
   try {
-    if (!metrics_) metrics_.emplace(directory_ / "metrics.jsonl");  // cuts off the line that broke
+    if (!metrics_) open_metrics();
     metrics_->write(metrics);
   } catch (const base::Error& error) {
     metrics_.reset();
     lost(error.what());
+  }
+  if (tensorboard_) {
+    try {
+      if (!events_) events_.emplace(directory_);
+      events_->write(metrics);
+    } catch (const base::Error& error) {
+      events_.reset();  // a reader stops at a broken record: the next one opens another file
+      lost(error.what());
+    }
   }
   if (!json_ || stdout_error_ != 0) return;
   const std::string line = report::to_json(metrics) + "\n";
@@ -116,9 +134,9 @@ void RunLog::eval_line(const Progress& progress, const evaluate::Bpb& result, co
   base::log_line(fmt::format("EVAL step {} bpb {:.4f} rec {:.4f} over {} B (fixed window){}", progress.step, result.bpb, result.rec_bpb,
                              base::human_count(static_cast<std::uint64_t>(result.bytes)),
                              progress.best_step == progress.step ? " best so far" : ""));
-  std::vector<report::Metric> metrics = {{"event", std::string("eval")}, {"step", progress.step},  {"bpb", result.bpb},
-                                         {"rec_bpb", result.rec_bpb},    {"bytes", result.bytes},  {"scored", result.scored},
-                                         {"best", progress.best_bpb},    {"eval_seconds", seconds}};
+  std::vector<report::Metric> metrics = {{"event", std::string("eval")}, {"step", progress.step},   {"bpb", result.bpb},
+                                         {"rec_bpb", result.rec_bpb},    {"bytes", result.bytes},   {"scored", result.scored},
+                                         {"best", progress.best_bpb},    {"eval_seconds", seconds}, {"elapsed", progress.elapsed}};
   std::string curve;
   for (const auto& point : depths) {
     curve += fmt::format("  depth {} {:.4f}", point.depth, point.bpb);

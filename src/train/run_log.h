@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "evaluate/bpb.h"
+#include "report/events.h"
 #include "report/metrics.h"
 #include "train/checkpoint.h"
 #include "train/step.h"
@@ -30,8 +31,9 @@ struct SaveCounts {
 // A file that can no longer be written does not end a run: it says so once, counts the lines it lost, and tries again with each.
 class RunLog {
  public:
-  // Opens log.txt and metrics.jsonl in the run directory (append). json: every metrics object also goes to stdout.
-  RunLog(const std::filesystem::path& directory, bool json);
+  // Opens log.txt and metrics.jsonl in the run directory (append). json: every metrics object also goes to stdout. tensorboard: its
+  // numbers also go to an event file of this start.
+  RunLog(const std::filesystem::path& directory, bool json, bool tensorboard);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
@@ -47,11 +49,13 @@ class RunLog {
 
  private:
   void lost(const std::string& what);
+  void open_metrics();
   void write_status(const std::string& line);
 
   std::filesystem::path directory_;
   std::optional<report::MetricsWriter> metrics_;
-  bool json_;
+  std::optional<report::EventWriter> events_;
+  bool json_, tensorboard_;
   int stdout_error_ = 0;
   std::int64_t lost_ = 0;  // lines and states that were not written
   std::chrono::steady_clock::time_point status_written_, bar_drawn_;

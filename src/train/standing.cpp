@@ -77,6 +77,12 @@ std::string compute_anchors(const RunData& data, bool slow_compressors) {
   return text;
 }
 
+std::vector<report::Metric> anchor_metrics(const std::string& anchors) {
+  std::vector<report::Metric> metrics = {{"event", std::string("anchors")}};
+  for (const auto& line : parse(anchors)) metrics.emplace_back(line.name, line.bpb);
+  return metrics;
+}
+
 std::string to_beat(const std::string& anchors, std::int64_t window_bytes) {
   const auto lines = parse(anchors);
   const auto* best = best_of(lines, "kneser-ney");
