@@ -1,0 +1,211 @@
+// Faults for the tests, linked around the program by `ld --wrap` (tests/CMakeLists.txt): dormouse_faulty is the object code of dormouse,
+// which knows nothing of them. DORMOUSE_FAULT="kind:n[+]:action[:filter]", several separated by commas; n counts from 1, n+ is that one
+// and all later. Each strike says "fault: " on stderr:
+//   write, fsync, rename, link   calls whose path holds `filter`; stdout and stderr do not count. Actions: an errno (ENOSPC, ...), short
+//                                (half the bytes), stall (a second), kill (before the call), torn (half the bytes, then kill), done (the
+//                                call, then kill)
+//   alloc:n:ENOMEM:bytes         allocations of at least that size
+//   memory:n:none                looks at the memory that is free
+//   step:n:loss|gradient         steps of this process whose loss, or one gradient, is not finite
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <vector>
+
+#include "optim/optimizer.h"
+#include "train/step.h"
+
+namespace {
+
+struct Fault {
+  char kind[16] = {}, action[16] = {}, filter[64] = {};
+  long n = 0;
+  bool later_too = false;
+  std::atomic<long> seen = 0;
+
+  // Counts a call; true when this is one to strike.
+  bool due() {
+    const long now = ++seen;
+    return now == n || (later_too && now > n);
+  }
+  bool is(const char* name) const { return std::strcmp(action, name) == 0; }
+};
+
+// No allocation here: allocations are among the faults.
+std::array<Fault, 32> faults;
+std::size_t fault_count = 0;
+
+[[gnu::constructor]] void read_faults() {
+  const char* at = std::getenv("DORMOUSE_FAULT");
+  while (at != nullptr && *at != '\0') {
+    char number[16] = {};
+    Fault* fault = fault_count < faults.size() ? &faults[fault_count++] : nullptr;
+    if (fault == nullptr ||
+        std::sscanf(at, "%15[a-z]:%15[0-9+]:%15[A-Za-z]:%63[^,]", fault->kind, number, fault->action, fault->filter) < 3) {
+      std::fprintf(stderr, "DORMOUSE_FAULT: cannot read \"%s\"\n", at);
+      std::_Exit(99);
+    }
+    fault->n = std::atol(number);
+    fault->later_too = std::strchr(number, '+') != nullptr;
+    at = std::strchr(at, ',');
+    if (at != nullptr) ++at;
+  }
+}
+
+template <class Matches>
+Fault* struck_where(const char* kind, Matches&& matches) {
+  for (std::size_t i = 0; i < fault_count; ++i) {
+    Fault& fault = faults[i];
+    if (std::strcmp(fault.kind, kind) != 0 || !matches(fault) || !fault.due()) continue;
+    ::dprintf(2, "fault: %s %ld %s\n", kind, fault.seen.load(), fault.action);
+    return &fault;
+  }
+  return nullptr;
+}
+
+Fault* struck(const char* kind, const char* path) {
+  return struck_where(kind, [&](const Fault& fault) { return std::strstr(path, fault.filter) != nullptr; });
+}
+
+Fault* struck(const char* kind, int descriptor) {
+  if (fault_count == 0 || descriptor <= 2) return nullptr;
+  char link[64], path[4096] = {};
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+  if (::readlink(link, path, sizeof path - 1) < 0) return nullptr;
+  return struck(kind, path);
+}
+
+[[noreturn]] void die() {
+  ::kill(::getpid(), SIGKILL);
+  for (;;) ::pause();
+}
+
+int errno_of(const Fault& fault) {
+  constexpr struct {
+    const char* name;
+    int value;
+  } kNames[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO}, {"EDQUOT", EDQUOT}, {"EPERM", EPERM}, {"EINTR", EINTR}, {"ENOMEM", ENOMEM}};
+  for (const auto& name : kNames)
+    if (fault.is(name.name)) return name.value;
+  std::fprintf(stderr, "DORMOUSE_FAULT: unknown action \"%s\"\n", fault.action);
+  std::_Exit(99);
+}
+
+// The call, or what the fault makes of it.
+template <class Call>
+auto around(const Fault* fault, Call&& call) -> decltype(call()) {
+  if (fault == nullptr) return call();
+  if (fault->is("kill")) die();
+  if (fault->is("done")) {
+    call();
+    die();
+  }
+  if (fault->is("stall")) {
+    ::usleep(1'000'000);
+    return call();
+  }
+  errno = errno_of(*fault);
+  return -1;
+}
+
+template <class Call>
+ssize_t around_write(const Fault* fault, std::size_t size, Call&& call) {
+  if (fault != nullptr && (fault->is("short") || fault->is("torn"))) {
+    const ssize_t put = call((size + 1) / 2);
+    if (fault->is("torn")) die();
+    return put;
+  }
+  return around(fault, [&] { return call(size); });
+}
+
+bool no_memory(std::size_t size) {
+  if (fault_count == 0) return false;
+  return struck_where("alloc", [&](const Fault& fault) { return size >= static_cast<std::size_t>(std::atol(fault.filter)); }) != nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+ssize_t __real_write(int, const void*, std::size_t);
+ssize_t __wrap_write(int descriptor, const void* bytes, std::size_t size) {
+  return around_write(struck("write", descriptor), size, [&](std::size_t n) { return __real_write(descriptor, bytes, n); });
+}
+ssize_t __real_pwrite(int, const void*, std::size_t, off_t);
+ssize_t __wrap_pwrite(int descriptor, const void* bytes, std::size_t size, off_t offset) {
+  return around_write(struck("write", descriptor), size, [&](std::size_t n) { return __real_pwrite(descriptor, bytes, n, offset); });
+}
+int __real_fsync(int);
+int __wrap_fsync(int descriptor) {
+  return around(struck("fsync", descriptor), [&] { return __real_fsync(descriptor); });
+}
+int __real_rename(const char*, const char*);
+int __wrap_rename(const char* from, const char* to) {
+  return around(struck("rename", to), [&] { return __real_rename(from, to); });
+}
+int __real_link(const char*, const char*);
+int __wrap_link(const char* from, const char* to) {
+  return around(struck("link", to), [&] { return __real_link(from, to); });
+}
+}
+
+// Names of C++ functions: a changed signature makes the faults of its kind silent, and the tests that wait for them fail.
+void* real_new(std::size_t) asm("__real__Znwm");
+void* wrap_new(std::size_t) asm("__wrap__Znwm");
+void* wrap_new(std::size_t size) { return no_memory(size) ? throw std::bad_alloc() : real_new(size); }
+void* real_new_aligned(std::size_t, std::align_val_t, const std::nothrow_t&) asm("__real__ZnwmSt11align_val_tRKSt9nothrow_t");
+void* wrap_new_aligned(std::size_t, std::align_val_t, const std::nothrow_t&) asm("__wrap__ZnwmSt11align_val_tRKSt9nothrow_t");
+void* wrap_new_aligned(std::size_t size, std::align_val_t alignment, const std::nothrow_t& tag) {
+  return no_memory(size) ? nullptr : real_new_aligned(size, alignment, tag);
+}
+
+std::uint64_t real_memory() asm("__real__ZN8dormouse4base16available_memoryEv");
+std::uint64_t wrap_memory() asm("__wrap__ZN8dormouse4base16available_memoryEv");
+std::uint64_t wrap_memory() { return struck("memory", "") != nullptr ? 0 : real_memory(); }
+
+namespace dormouse {
+
+using train::StepData, train::StepResult, train::Trainer;
+
+tensor::Parameter* poisoned_gradient = nullptr;
+
+StepResult real_step(Trainer*, const StepData&, double, bool) asm("__real__ZN8dormouse5train7Trainer4stepERKNS0_8StepDataEdb");
+StepResult wrap_step(Trainer*, const StepData&, double, bool) asm("__wrap__ZN8dormouse5train7Trainer4stepERKNS0_8StepDataEdb");
+StepResult wrap_step(Trainer* trainer, const StepData& data, double lr, bool want_stats) {
+  const Fault* fault = struck("step", "");
+  if (fault == nullptr) return real_step(trainer, data, lr, want_stats);
+  auto& parameter = trainer->parameters().loop_norm;
+  if (fault->is("gradient")) {
+    poisoned_gradient = &parameter;
+    return real_step(trainer, data, lr, want_stats);
+  }
+  float& weight = parameter.value.data<float>()[0];
+  const float before = weight;
+  weight = std::numeric_limits<float>::quiet_NaN();
+  const StepResult result = real_step(trainer, data, lr, want_stats);
+  weight = before;
+  return result;
+}
+
+using optim::Optimizer, optim::StepReport;
+
+StepReport real_update(Optimizer*, double,
+                       const std::vector<std::uint32_t>*) asm("__real__ZN8dormouse5optim9Optimizer4stepEdPKSt6vectorIjSaIjEE");
+StepReport wrap_update(Optimizer*, double,
+                       const std::vector<std::uint32_t>*) asm("__wrap__ZN8dormouse5optim9Optimizer4stepEdPKSt6vectorIjSaIjEE");
+StepReport wrap_update(Optimizer* optimizer, double lr, const std::vector<std::uint32_t>* touched_rows) {
+  if (poisoned_gradient != nullptr) poisoned_gradient->grad.data<float>()[0] = std::numeric_limits<float>::infinity();
+  poisoned_gradient = nullptr;
+  return real_update(optimizer, lr, touched_rows);
+}
+
+}  // namespace dormouse
