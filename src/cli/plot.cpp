@@ -35,12 +35,12 @@ void make_names_distinct(std::vector<report::History>& histories, const std::vec
 
 std::string left_out(const report::History& history) {
   std::string text;
-  const auto add = [&](std::uint64_t n, std::string_view what) {
-    if (n > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", base::human_count(n), what);
+  const auto add = [&](std::uint64_t n, std::string_view noun, std::string_view rest) {
+    if (n > 0) text += fmt::format("{}{} {}{}{}", text.empty() ? "" : ", ", base::human_count(n), noun, n == 1 ? "" : "s", rest);
   };
-  add(history.torn_bytes, "bytes of an unfinished last line left out");
-  add(static_cast<std::uint64_t>(history.unreadable), "unreadable lines left out");
-  add(static_cast<std::uint64_t>(history.missing), "missing values");
+  add(history.torn_bytes, "byte", " of an unfinished last line left out");
+  add(static_cast<std::uint64_t>(history.unreadable), "unreadable line", " left out");
+  add(static_cast<std::uint64_t>(history.missing), "missing value", "");
   return text;
 }
 

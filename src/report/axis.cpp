@@ -13,14 +13,15 @@
 namespace dormouse::report {
 namespace {
 
-constexpr double kSlack = 1e-9;  // of an axis' length: a tick on its very end counts as inside
+constexpr double kGenerous = 1.1;  // so much denser than wanted is as good
+constexpr double kSlack = 1e-9;    // of an axis' length: a tick on its very end counts as inside
 
 // The round step (1, 2 or 5 times a power of ten) that cuts `range` into about `wanted` parts.
 double round_step(double range, int wanted) {
   const double raw = range / wanted;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
   for (const double factor : {1.0, 2.0, 5.0}) {
-    if (raw <= factor * power * (1 + kSlack)) return factor * power;
+    if (raw <= kGenerous * factor * power) return factor * power;
   }
   return 10 * power;
 }
@@ -32,7 +33,7 @@ double time_step(double range, int wanted) {
   const double raw = range / wanted;
   if (raw < 1) return round_step(range, wanted);
   for (const double step : kSteps) {
-    if (raw <= 1.1 * step) return step;
+    if (raw <= kGenerous * step) return step;
   }
   return kDay * std::max(1.0, round_step(range / kDay, wanted));
 }
@@ -153,7 +154,7 @@ std::vector<Tick> ticks(const Axis& axis, int wanted) {
     auto found = decade_ticks(axis, std::span(set).first(used));
     if (static_cast<int>(found.size()) >= std::max(2, wanted - 2)) return found;
   }
-  return linear_ticks(axis, wanted);
+  return linear_ticks(axis, wanted + 1);
 }
 
 }  // namespace dormouse::report

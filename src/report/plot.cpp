@@ -267,16 +267,16 @@ std::vector<std::string> notes(Runs runs) {
                   kColumns, kColumns));
   for (const auto& run : runs) {
     std::vector<std::string> parts;
-    const auto part = [&](std::uint64_t n, std::string_view what) {
-      if (n > 0) parts.push_back(fmt::format("{} {}", base::human_count(n), what));
+    const auto part = [&](std::uint64_t n, std::string_view noun, std::string_view rest) {
+      if (n > 0) parts.push_back(fmt::format("{} {}{}{}", base::human_count(n), noun, n == 1 ? "" : "s", rest));
     };
     part(static_cast<std::uint64_t>(std::count_if(run.marks.begin(), run.marks.end(), [](const auto& m) { return m.event == "resume"; })),
-         "times resumed");
-    part(run.torn_bytes, "bytes of an unfinished last line left out");
-    part(static_cast<std::uint64_t>(run.unreadable), "unreadable lines left out");
-    part(static_cast<std::uint64_t>(run.missing), "missing values drawn as gaps");
-    part(static_cast<std::uint64_t>(run.repeated), "lines logged again after a resume drawn once");
-    part(static_cast<std::uint64_t>(std::max<std::int64_t>(0, run.skipped)), "steps skipped: not finite");
+         "resume", "");
+    part(run.torn_bytes, "byte", " of an unfinished last line left out");
+    part(static_cast<std::uint64_t>(run.unreadable), "unreadable line", " left out");
+    part(static_cast<std::uint64_t>(run.missing), "missing value", " drawn as gaps");
+    part(static_cast<std::uint64_t>(run.repeated), "line", " logged again after a resume, drawn once");
+    part(static_cast<std::uint64_t>(std::max<std::int64_t>(0, run.skipped)), "step", " skipped: not finite");
     if (!parts.empty()) out.push_back(fmt::format("{}: {}.", shortened(run.name, 64), fmt::join(parts, "; ")));
   }
   return out;

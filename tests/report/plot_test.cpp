@@ -143,7 +143,7 @@ TEST_F(PlotTest, ARepeatedStretchAfterAResumeIsDrawnOnce) {
   ASSERT_EQ(h.marks.size(), 1U);
   const std::string svg = plot_svg(std::vector{h});
   EXPECT_EQ(count(svg, "a resumed at step 2"), 5U) << "one mark in every panel over steps";
-  EXPECT_NE(svg.find("1 times resumed; 2 lines logged again"), std::string::npos);
+  EXPECT_NE(svg.find("1 resume; 2 lines logged again"), std::string::npos);
 }
 
 TEST_F(PlotTest, AnExtensionKeepsTheBranchItLeaves) {
