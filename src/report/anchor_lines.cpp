@@ -9,6 +9,8 @@
 namespace dormouse::report {
 namespace {
 
+constexpr std::size_t kMostLines = 16;  // whose labels fit beside the panel
+
 // Few enough to read: unigram, the best Kneser-Ney, gzip and the best compressor, both after the training bytes.
 std::vector<AnchorLine> chosen_anchors(const History& run) {
   const std::pair<std::string, double>*kneser_ney = nullptr, *compressor = nullptr, *gzip = nullptr, *unigram = nullptr;
@@ -33,17 +35,21 @@ std::string anchor_label(const AnchorLine& line, double x, double y, std::string
 
 }  // namespace
 
-std::vector<AnchorLine> anchor_lines(std::span<const History> runs) {
-  std::vector<AnchorLine> lines;
+AnchorLines anchor_lines(std::span<const History> runs) {
+  std::vector<AnchorLine> seen, lines;
   for (const auto& run : runs) {
-    for (auto line : chosen_anchors(run)) {
-      if (std::find(lines.begin(), lines.end(), line) != lines.end()) continue;
-      const bool clash = std::any_of(lines.begin(), lines.end(), [&](const auto& other) { return other.name == line.name; });
-      if (clash) line.name += " (" + shortened(run.name, 10) + ")";
+    for (const auto& line : chosen_anchors(run)) {
+      if (std::find(seen.begin(), seen.end(), line) != seen.end()) continue;
+      const bool clash = std::any_of(seen.begin(), seen.end(), [&](const auto& other) { return other.name == line.name; });
+      seen.push_back(line);
       lines.push_back(line);
+      if (clash) lines.back().name += " (" + shortened(run.name, 10) + ")";
     }
   }
-  return lines;
+  const std::size_t all = lines.size();
+  if (all > kMostLines) std::erase_if(lines, [](const auto& line) { return !line.best; });
+  lines.resize(std::min(lines.size(), kMostLines));
+  return {lines, all - lines.size()};
 }
 
 std::string draw_anchor(const Panel& panel, const AnchorLine& line) {
@@ -75,21 +81,22 @@ std::string draw_anchors(const Panel& panel, std::vector<AnchorLine> lines) {
   return out;
 }
 
-std::string draw_goal_labels(const Panel& panel, const std::vector<AnchorLine>& lines, std::span<const History> runs,
-                             double HistoryRow::*x) {
+std::string draw_goal_label(const Panel& panel, const std::vector<AnchorLine>& lines, std::span<const History> runs,
+                            double HistoryRow::*x) {
   constexpr double kEarly = 0.35;
+  const auto is_goal = [](const AnchorLine& line) { return line.best; };
+  const auto goal = std::find_if(lines.begin(), lines.end(), is_goal);
+  if (std::count_if(lines.begin(), lines.end(), is_goal) != 1) return "";
+  bool early = false;
+  for (const auto& run : runs) {
+    for (const auto& row : run.steps) early = early || (panel.x.at(row.*x) < kEarly && row.bpb < goal->bpb);
+  }
+  const double y = panel.pixel_y(goal->bpb);
+  const bool below = !early && y + 14 < panel.top + panel.height;
   std::string out;
-  for (const auto& line : lines) {
-    if (!line.best) continue;
-    bool early = false;
-    for (const auto& run : runs) {
-      for (const auto& row : run.steps) early = early || (panel.x.at(row.*x) < kEarly && row.bpb < line.bpb);
-    }
-    const double y = panel.pixel_y(line.bpb);
-    const std::string text = fmt::format("{} {:.3f}", line.name, line.bpb);
-    const bool below = !early && y + 14 < panel.top + panel.height;
-    out += early ? text_at(panel.left + panel.width - 6, y - 6, "label strong halo", text, "end")
-                 : text_at(panel.left + 6, below ? y + 15 : y - 6, "label strong halo", text);
+  for (const std::string_view classes : {"label strong halo", "label strong"}) {
+    out += text_at(early ? panel.left + panel.width - 6 : panel.left + 6, below ? y + 15 : y - 6, classes,
+                   fmt::format("{} {:.3f}", goal->name, goal->bpb), early ? "end" : "start");
   }
   return out;
 }

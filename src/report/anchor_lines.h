@@ -18,15 +18,20 @@ struct AnchorLine {
   bool operator==(const AnchorLine&) const = default;
 };
 
-// Of all runs, the same lines once; where runs differ, with the name of the run that has them.
-std::vector<AnchorLine> anchor_lines(std::span<const History> runs);
+struct AnchorLines {
+  std::vector<AnchorLine> drawn;
+  std::size_t left_out = 0;  // no room for their labels
+};
+
+// Of all runs, the same lines once; where runs differ, with the name of the run that has them. Too many: those to beat only.
+AnchorLines anchor_lines(std::span<const History> runs);
 
 // A line across the panel; above its frame: none.
 std::string draw_anchor(const Panel& panel, const AnchorLine& line);
 // All of them, with labels in the gutter at the right, moved apart where they would overlap.
 std::string draw_anchors(const Panel& panel, std::vector<AnchorLine> lines);
-// The label of the one to beat, inside: at the right above the line where a run passes it early, else at the left below it.
-std::string draw_goal_labels(const Panel& panel, const std::vector<AnchorLine>& lines, std::span<const History> runs,
-                             double HistoryRow::*x);
+// The label of the one to beat, inside: at the right above the line where a run passes it early, else at the left below it. None
+// where runs have different ones.
+std::string draw_goal_label(const Panel& panel, const std::vector<AnchorLine>& lines, std::span<const History> runs, double HistoryRow::*x);
 
 }  // namespace dormouse::report

@@ -21,6 +21,7 @@ constexpr double kWidth = 1200, kMargin = 32, kGutter = 60, kAnchorGutter = 176;
 constexpr double kRowHeight = 24, kLineHeight = 17;
 constexpr double kWidePlot = kWidth - 2 * kMargin - kGutter - kAnchorGutter, kHalfPlot = (kWidth - 2 * kMargin - 44) / 2 - kGutter;
 constexpr double kTallPlot = 330, kLowPlot = 180, kTitleRoom = 36, kAxisRoom = 62;
+constexpr std::size_t kNoteWidth = 170;  // characters
 constexpr int kColumns = 500, kMostMarkers = 60;
 constexpr double kSmoothing = 0.02, kLeastSmoothing = 1.5;  // sigma: a share of the curve, points
 constexpr double kFirstSteps = 0.05;                        // share of a run
@@ -165,7 +166,7 @@ std::string bpb_panel(Runs runs, Panel panel, Value x, const std::vector<AnchorL
     content += plain_curve(i, "line eval", panel, values(evals, x, &HistoryRow::bpb)) + eval_markers(panel, runs[i], x);
     out += in_colour(i, runs[i].name, content, &panel);
   }
-  if (!over_steps) out += draw_goal_labels(panel, anchors, runs, x);
+  if (!over_steps) out += draw_goal_label(panel, anchors, runs, x);
   return out + (range_of(runs, &HistoryRow::bpb, true).empty() || range_of(runs, x, true).empty() ? nothing(panel) : "");
 }
 
@@ -245,7 +246,7 @@ std::string key(Runs runs, double y) {
     entry(mark_sign(x + 5, y - 8, "extend"), 10, "extended");
     entry(line("line was"), 22, "before the extension");
   }
-  if (!anchor_lines(runs).empty()) entry(line("anchor"), 22, "anchors: other models of the same held-out bytes");
+  if (!anchor_lines(runs).drawn.empty()) entry(line("anchor"), 22, "anchors: other models of the same held-out bytes");
   return out + "</g>\n";
 }
 
@@ -265,6 +266,9 @@ std::vector<std::string> notes(Runs runs) {
       fmt::format("Curves of more than {} points are thinned: of each of {} columns the line keeps the mean, the dots the smallest and the "
                   "largest value.",
                   kColumns, kColumns));
+  if (const auto n = anchor_lines(runs).left_out; n > 0) {
+    out.push_back(fmt::format("{} anchor{} of runs on other bytes left out.", n, n == 1 ? "" : "s"));
+  }
   for (const auto& run : runs) {
     std::vector<std::string> parts;
     const auto part = [&](std::uint64_t n, std::string_view noun, std::string_view rest) {
@@ -282,6 +286,18 @@ std::vector<std::string> notes(Runs runs) {
   return out;
 }
 
+// Lines of at most about `width` bytes, broken at spaces.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto space = text.size() - at > width ? text.rfind(' ', at + width) : std::string::npos;
+    const std::size_t end = space == std::string::npos || space <= at ? text.size() : space;
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
 Panel half(int column, double top, std::string title, std::string note, std::string x_title) {
   const double left = kMargin + kGutter + column * (kHalfPlot + kGutter + 44);
   return {std::move(title), std::move(note), std::move(x_title), left, top, kHalfPlot, kLowPlot, {}, {}};
@@ -292,7 +308,7 @@ std::string title_of(Runs runs) { return runs.size() == 1 ? shortened(runs[0].na
 }  // namespace
 
 std::string plot_svg(Runs runs) {
-  const auto anchors = anchor_lines(runs);
+  const auto anchors = anchor_lines(runs).drawn;
 
   double y = kMargin + 22;
   std::string body =
@@ -322,7 +338,9 @@ std::string plot_svg(Runs runs) {
   body += bpb_panel(runs, half(0, y, "Bits per byte", "over the bytes seen", "bytes"), &HistoryRow::bytes, anchors);
   body += bpb_panel(runs, half(1, y, "Bits per byte", "over training time", "time"), &HistoryRow::elapsed, anchors);
   y += kLowPlot + kAxisRoom;
-  for (const auto& note : notes(runs)) body += text_at(kMargin, y += kLineHeight, "tick", note);
+  for (const auto& note : notes(runs)) {
+    for (const auto& line : wrapped(note, kNoteWidth)) body += text_at(kMargin, y += kLineHeight, "tick", line);
+  }
   y += kMargin;
 
   return fmt::format(

@@ -30,7 +30,7 @@ inline constexpr char kSheetStyle[] = R"(
 .point{fill:#fff;stroke:currentColor;stroke-width:1.8}
 .hair{stroke:currentColor;stroke-width:1;stroke-opacity:.45;stroke-dasharray:2 3;fill:none}
 .sign,.lone{fill:currentColor}
-.halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}
+.halo{stroke:#fff;stroke-width:4px;stroke-linejoin:round}
 .key{color:#5d6570}
 .r0{color:#0072b2}.r1{color:#d55e00}.r2{color:#009e73}.r3{color:#b0508f}
 .r4{color:#b07d00}.r5{color:#3f9fdc}.r6{color:#7a1f3d}.r7{color:#55606c}

@@ -220,6 +220,18 @@ TEST_F(PlotTest, WindowsThatDifferAreSaid) {
   EXPECT_NE(plot_svg(std::vector{a, b}).find("(5,000 B, 7,000 B): their figures do not compare"), std::string::npos);
 }
 
+TEST_F(PlotTest, AnchorsOfManyDifferentRunsAreFewAndTheRestIsCounted) {
+  const auto h = history({kStart, kAnchors, step(1)});
+  std::vector<History> runs(24, h);
+  EXPECT_EQ(plot_svg(runs).find("left out"), std::string::npos) << "all on the same bytes";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (auto& anchor : runs[i].anchors) anchor.second += 0.001 * static_cast<double>(i);
+  }
+  const std::string svg = plot_svg(runs);
+  EXPECT_EQ(xml_fault(svg), "");
+  EXPECT_NE(svg.find("80 anchors of runs on other bytes left out."), std::string::npos);  // 24 x 4, less 16
+}
+
 TEST_F(PlotTest, TheSizeIsBoundedHoweverLongTheRun) {
   std::vector<std::string> lines = {kStart};
   for (int i = 1; i <= 20000; ++i) {
