@@ -136,6 +136,33 @@ TEST_F(FileTest, AnAtomicWriteOverAFolderOrADeviceIsRefused) {
   EXPECT_TRUE(contains(message_of([&] { write_file_atomically(folder_ / "no" / "a", "x"); }), "No such file or directory"));
 }
 
+TEST_F(FileTest, AKeepingWriteLeavesTheFileBeforeUnderItsOtherName) {
+  const fs::path path = folder_ / "a", previous = folder_ / "b";
+  const auto write = [&](std::string_view text) {
+    write_file_keeping(path, previous, [&](File& file) {
+      EXPECT_TRUE(!fs::exists(path) || fs::equivalent(path, previous)) << "the new file takes the room of the oldest";
+      file.write(bytes_of(text));
+    });
+  };
+  write("first");
+  EXPECT_FALSE(fs::exists(previous));
+  write("second");
+  EXPECT_EQ(text_of(previous), "first");
+  EXPECT_THROW(write_file_keeping(path, previous, [](File&) { throw std::runtime_error("power cut"); }), std::runtime_error);
+  EXPECT_EQ(text_of(path), "second");
+  EXPECT_EQ(entries(), 2U);
+  write("third");  // both names are one file now
+  EXPECT_EQ(text_of(path), "third");
+  EXPECT_EQ(text_of(previous), "second");
+  EXPECT_EQ(entries(), 2U);
+}
+
+TEST_F(FileTest, TemporariesAreToldFromOtherFiles) {
+  for (const char* name : {"a.tmp.1", "a.tmp.98765"}) EXPECT_TRUE(is_temporary_of(name, "a")) << name;
+  for (const char* name : {"a", "a.tmp.", "a.tmp.x", "a.tmp.1x", "b.tmp.1", "ab.tmp.1", "notes.tmp.txt"})
+    EXPECT_FALSE(is_temporary_of(name, "a")) << name;
+}
+
 TEST_F(FileTest, AnAtomicWriteThroughALinkKeepsTheLink) {
   write_file_atomically(folder_ / "real", "old");
   fs::create_symlink("real", folder_ / "link");

@@ -28,6 +28,17 @@ TEST(Units, OtherCountsAreUsageErrors) {
   }
 }
 
+TEST(Units, ACountThatDoesNotFitIsCalledTooLarge) {
+  for (const char* large : {"9223372036854775808", "9223372036854775807K", "99999999999999999999999"}) {
+    try {
+      parse_count(large, "--seed");
+      FAIL() << large;
+    } catch (const UsageError& error) {
+      EXPECT_EQ(std::string(error.what()), std::string("--seed: \"") + large + "\" is too large; at most 9223372036854775807");
+    }
+  }
+}
+
 TEST(Units, ACountAboveItsLimitNamesTheLimit) {
   EXPECT_EQ(parse_count("4096", "--batch", 4096), 4096);
   try {

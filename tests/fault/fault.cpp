@@ -62,15 +62,16 @@ std::size_t fault_count = 0;
   }
 }
 
+// Every fault of the kind counts the call; the first that is due strikes.
 template <class Matches>
 Fault* struck_where(const char* kind, Matches&& matches) {
+  Fault* found = nullptr;
   for (std::size_t i = 0; i < fault_count; ++i) {
     Fault& fault = faults[i];
-    if (std::strcmp(fault.kind, kind) != 0 || !matches(fault) || !fault.due()) continue;
-    ::dprintf(2, "fault: %s %ld %s\n", kind, fault.seen.load(), fault.action);
-    return &fault;
+    if (std::strcmp(fault.kind, kind) == 0 && matches(fault) && fault.due() && found == nullptr) found = &fault;
   }
-  return nullptr;
+  if (found != nullptr) ::dprintf(2, "fault: %s %ld %s\n", kind, found->seen.load(), found->action);
+  return found;
 }
 
 Fault* struck(const char* kind, const char* path) {

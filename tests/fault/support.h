@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../train/support.h"
@@ -44,6 +46,7 @@ class Program {
     std::vector<char*> argv = {const_cast<char*>(program.c_str())};
     for (const auto& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
+    fs::remove(err_path_);  // of the program before: wait_for must not read it
     pid_ = ::fork();
     if (pid_ != 0) return;
     ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
@@ -65,6 +68,7 @@ class Program {
     wait();
   }
 
+  pid_t pid() const { return pid_; }
   void send(int signal) const { ::kill(pid_, signal); }
   // The exit code; 1000 + n when signal n killed it.
   int wait() {
@@ -100,9 +104,14 @@ class ProgramTest : public ::testing::Test {
   const fs::path& folder() const { return directory_.path; }
   fs::path run_file(const std::string& run, const std::string& name) const { return folder() / run / name; }
 
-  // The smallest useful network; flags are added.
+  // The smallest useful network; flags are added, or take the place of these.
   static Words train(const std::string& run, const Words& flags) {
-    Words words = {"train", "--data", "text.txt", "--run", run, "-t", "1", "--batch", "4", "--eval-tail", "300", "--compute", "f32"};
+    const auto given = [&](const std::string& flag) { return std::find(flags.begin(), flags.end(), flag) != flags.end(); };
+    Words words = {"train", "--data", "text.txt", "--run", run};
+    for (const auto& [flag, value] :
+         std::vector<std::pair<std::string, std::string>>{{"-t", "1"}, {"--batch", "4"}, {"--eval-tail", "300"}, {"--compute", "f32"}}) {
+      if (!given(flag) && !(flag == "--eval-tail" && given("--eval"))) words.insert(words.end(), {flag, value});
+    }
     for (const char* key : {"d_model=16", "n_heads=2", "head_dim=8", "d_ffn=16", "rank=4", "n_experts=2", "max_iter=2", "max_seq_len=32",
                             "engram_rows=32", "engram_dim=4"}) {
       words.insert(words.end(), {"--set", key});

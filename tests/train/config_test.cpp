@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <sstream>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "network/dormouse/parameters.h"
@@ -42,6 +45,35 @@ TEST(Config, ConfigTomlReadsBackEqual) {
   config.data.path = "odd \"name\"\n\\é";
   config.data.identity = "1 2 3 a\nb";
   EXPECT_EQ(read_config(write_config(config), "config.toml"), config);
+}
+
+// A saved config keeps every key; one that came later has the meaning of the time before it, whatever its default is today.
+TEST(Config, AnAbsentKeyOfASavedConfigHasItsFrozenMeaningOrIsAnError) {
+  const std::map<std::string, std::string> frozen = {{"expert_init", "expert_init = \"one\""}, {"mult_dense", "mult_dense = 1.0"}};
+  const std::string whole = write_config(resolve_new(with({})));
+  std::istringstream lines(whole);
+  std::size_t keys = 0, found = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto equals = line.find(" = ");
+    if (equals == std::string::npos) continue;
+    ++keys;
+    const std::string key = line.substr(0, equals);
+    std::string without = whole;
+    without.erase(without.find("\n" + line) + 1, line.size() + 1);
+    if (const auto meaning = frozen.find(key); meaning != frozen.end()) {
+      ++found;
+      EXPECT_NE(write_config(read_config(without, "config.toml")).find("\n" + meaning->second + "\n"), std::string::npos) << key;
+      continue;
+    }
+    try {
+      read_config(without, "config.toml");
+      ADD_FAILURE() << "nobody misses " << key;
+    } catch (const base::Error& error) {
+      EXPECT_NE(std::string(error.what()).find("lost its key \"" + key + "\""), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(keys, 50U);
+  EXPECT_EQ(found, frozen.size());
 }
 
 TEST(Config, ImpossibleWordsAreUsageErrors) {
