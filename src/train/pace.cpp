@@ -18,6 +18,16 @@ optim::Schedule make_schedule(const TrainConfig& train) {
   return optim::Schedule::for_time_limit(train.lr);
 }
 
+optim::Schedule extended_schedule(const TrainConfig& train, const Progress& start, std::int64_t total) {
+  auto schedule = optim::Schedule::for_steps(train.lr, total, train.decay_fraction);
+  schedule.warm = start.schedule.warm;
+  if (schedule.decay_start < start.step) {
+    schedule.decay_start = start.step;
+    schedule.decay_steps = total - start.step;
+  }
+  return schedule;
+}
+
 Pace::Pace(const TrainConfig& train, const Progress& start)
     : train_(train), first_elapsed_(start.elapsed), last_log_(start.elapsed), last_save_(start.elapsed), last_eval_(start.elapsed) {}
 

@@ -16,6 +16,9 @@ inline constexpr double kOrthonormalLimit = 1e-3;
 // Schedule of a new run.
 optim::Schedule make_schedule(const TrainConfig& train);
 
+// Of a finished run that goes on from `start`, the state before its decay, to `total` steps.
+optim::Schedule extended_schedule(const TrainConfig& train, const Progress& start, std::int64_t total);
+
 class Pace {
  public:
   Pace(const TrainConfig& train, const Progress& start);

@@ -113,6 +113,7 @@ void RunLog::step_line(const Progress& progress, const LogWindow& window, const 
                                          {"saves_stalled", saves.stalled},
                                          {"elapsed", progress.elapsed},
                                          {"epoch", static_cast<std::int64_t>(progress.stream.epoch)},
+                                         {"window", static_cast<std::int64_t>(progress.stream.index)},
                                          {"private_bytes", static_cast<std::int64_t>(base::private_memory())}};
   for (std::size_t i = 0; i < last.stats.size(); ++i) {
     const auto& s = last.stats[i];

@@ -1,0 +1,68 @@
+// A run from its start or resume to its end: steps, cadences, saves.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/byte_stream.h"
+#include "train/checkpoint.h"
+#include "train/directory.h"
+#include "train/feed.h"
+#include "train/pace.h"
+#include "train/plan.h"
+#include "train/run_data.h"
+#include "train/run_log.h"
+#include "train/saver.h"
+
+namespace dormouse::train {
+
+class Run {
+ public:
+  // The lock of the directory is held; stream outlives the run.
+  Run(const Request& request, bool json, RunDirectory directory, RunConfig config, RunData data, data::ByteStream& stream);
+
+  // The exit code, as train::run.
+  int start(const MemoryPlan& plan);
+
+ private:
+  bool open();  // false: finished already
+  void begin_anew();
+  void keep_config();
+  void extend();
+  int train();
+  StepData next_data(Feed& feed);
+  void after_step(const StepResult& result, double lr);
+  void count_skipped(SkipCounter& skips);
+  void latch_decay();
+  void check_stdout();
+  void keep_stable();
+  void evaluate();
+  void save();
+  void save_now();
+  std::string report_saves();
+  void check_orthonormality();
+  int stopped(int signal);
+  int finish();
+
+  const Request& request_;
+  RunDirectory directory_;
+  RunConfig config_;
+  RunData data_;
+  data::ByteStream& stream_;
+  RunLog log_;
+  Trainer trainer_;
+  Progress progress_;
+  std::optional<Saver> saver_;
+  LogWindow window_;
+  std::optional<Pace> pace_;
+  std::vector<network::IterationStats> stats_;
+  bool healthy_ = true;       // the last step was applied
+  bool save_wanted_ = false;  // a save was due at a step that was not
+  struct {
+    double bpb;
+    std::int64_t step;
+  } best_before_ = {};  // comes back when best.safetensors could not be written
+};
+
+}  // namespace dormouse::train
