@@ -16,32 +16,6 @@ namespace {
 
 constexpr std::uint64_t kReserve = 64U << 20;  // left free beside the copy
 
-std::uint64_t bytes_of(const SavedState& state) {
-  std::uint64_t bytes = 0;
-  for (const auto& t : state.tensors) bytes += static_cast<std::uint64_t>(t.value.size()) * tensor::size_of(t.value.dtype());
-  return bytes;
-}
-
-// False: no memory for it, the state is as it was.
-bool copy_tensors(SavedState& state) {
-  const std::uint64_t bytes = bytes_of(state), available = base::available_memory();
-  if (bytes + kReserve > available) {
-    base::log_line(fmt::format("training waits while its state is saved: a copy takes {} and {} of memory is free",
-                               base::human_bytes(bytes), base::human_bytes(available)));
-    return false;
-  }
-  try {
-    auto copies = state.tensors;
-    for (auto& copy : copies) copy.value = copy.value.clone();
-    state.tensors = std::move(copies);
-    return true;
-  } catch (const base::Error&) {
-  } catch (const std::bad_alloc&) {
-  }
-  base::log_line(fmt::format("training waits while its state is saved: no memory for a copy of {}", base::human_bytes(bytes)));
-  return false;
-}
-
 }  // namespace
 
 Saver::Saver(RunDirectory directory, std::int64_t saved_step) : directory_(std::move(directory)), saved_step_(saved_step) {}
@@ -63,6 +37,36 @@ void Saver::write() {
   ended_ = true;
 }
 
+// The tensors of state_ become copies of themselves. False: no memory for that, they are as they were.
+bool Saver::copy() {
+  std::uint64_t bytes = 0;  // beyond the copies of earlier saves
+  for (const auto& [name, value] : state_.tensors) {
+    if (!copies_.contains(name)) bytes += static_cast<std::uint64_t>(value.size()) * tensor::size_of(value.dtype());
+  }
+  const std::uint64_t available = bytes > 0 ? base::available_memory() : 0;
+  if (bytes > 0 && bytes + kReserve > available) {
+    base::log_line(fmt::format("training waits while its state is saved: a copy takes {} and {} of memory is free",
+                               base::human_bytes(bytes), base::human_bytes(available)));
+    return false;
+  }
+  try {
+    std::vector<format::NamedTensor> copied;
+    for (const auto& [name, value] : state_.tensors) {
+      tensor::Tensor& copy = copies_[name];
+      if (!copy.defined()) copy = tensor::Tensor::empty(value.shape(), value.dtype());
+      copy.copy_from(value);
+      copied.push_back({name, copy});
+    }
+    state_.tensors = std::move(copied);
+    return true;
+  } catch (const base::Error&) {
+  } catch (const std::bad_alloc&) {
+  }
+  copies_.clear();
+  base::log_line(fmt::format("training waits while its state is saved: no memory for a copy of {}", base::human_bytes(bytes)));
+  return false;
+}
+
 void Saver::start(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step) {
   finish();
   running_ = {path.filename().string(), step, ""};
@@ -70,7 +74,7 @@ void Saver::start(SavedState state, const std::filesystem::path& path, const std
   previous_ = previous;
   state_ = std::move(state);
   ended_ = false;
-  if (copy_tensors(state_)) {
+  if (copy()) {
     try {
       thread_ = std::thread([this] { write(); });
       return;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,8 +29,8 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Each waits for the save before it, copies the state and returns while the copy is written; without memory for a copy it writes at
-  // once and training waits (counted). A checkpoint of a later step than the one on disk keeps that one as previous.safetensors.
+  // Each waits for the save before it, copies the state and returns while the copy is written; without memory for the first copy it
+  // writes at once and training waits (counted). A checkpoint of a later step than the one on disk keeps that one as previous.safetensors.
   void checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress);
   void stable(const RunConfig& config, Trainer& trainer, const Progress& progress);
   void best(const RunConfig& config, Trainer& trainer, const Progress& progress);
@@ -42,6 +43,7 @@ class Saver {
   std::int64_t stalled() const { return stalled_; }        // saves for which training waited, for want of memory
 
  private:
+  bool copy();
   void start(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step);
   void write();
   void take_outcome();
@@ -54,6 +56,7 @@ class Saver {
   std::filesystem::path path_, previous_;
   SaveOutcome running_;
   std::vector<SaveOutcome> outcomes_;
+  std::map<std::string, tensor::Tensor> copies_;  // by name, kept: memory is asked for once
 };
 
 }  // namespace dormouse::train
