@@ -36,6 +36,7 @@ MemoryPlan plan_memory(const RunConfig& config, std::uint64_t corpus_bytes) {
   plan.parameters = static_cast<std::uint64_t>(parameter_count(c)) * 4;
   plan.gradients = plan.parameters;
   plan.optimizer = 2 * plan.parameters;  // two moments at most
+  plan.copy = plan.parameters + plan.optimizer;
   // What one iteration keeps for the backward pass, floats per position: the stream and its norm, KDA's projections, unit vectors, decays,
   // chunk states and outputs, the memory's read, the experts' two wide and four narrow rows, residual and readout.
   const std::int64_t inner = c.use_kda ? c.n_heads * c.head_dim : 0;
@@ -50,9 +51,9 @@ MemoryPlan plan_memory(const RunConfig& config, std::uint64_t corpus_bytes) {
 }
 
 std::string MemoryPlan::text() const {
-  return fmt::format("{}: weights {}, gradients {}, optimizer {}, activations {}", base::human_bytes(total()),
-                     base::human_bytes(parameters), base::human_bytes(gradients), base::human_bytes(optimizer),
-                     base::human_bytes(activations));
+  return fmt::format("{}: weights {}, gradients {}, optimizer {}, activations {}; saves beside training at most {} more",
+                     base::human_bytes(total()), base::human_bytes(parameters), base::human_bytes(gradients), base::human_bytes(optimizer),
+                     base::human_bytes(activations), base::human_bytes(copy));
 }
 
 void refuse_above(const MemoryPlan& plan, std::uint64_t available) {
