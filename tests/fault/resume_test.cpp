@@ -240,15 +240,15 @@ TEST_F(ResumeTest, AFinishedRunSaysSoAndExtendsFromBeforeItsDecay) {
 
 TEST_F(ResumeTest, ATimeLimitCountsTheTimeBeforeTheResume) {
   Program first(folder(), train("a", {"--time-limit", "2s", "--ckpt-every", "20", "--log-every", "1"}), "");
-  ASSERT_TRUE(first.wait_for("\nstep 300 "));
+  ASSERT_TRUE(first.wait_for("\nstep 100 "));
   first.send(SIGTERM);
   ASSERT_EQ(first.wait(), 143) << first.err();
   const double before = std::stod(metadata(run_file("a", kNewest), "elapsed"));
-  EXPECT_GT(before, 0.2);
+  EXPECT_GT(before, 0.05);
   ASSERT_EQ(run(resume("a")), 0) << err_;
   const double all = std::stod(metadata(run_file("a", kNewest), "elapsed"));
   EXPECT_GT(all, 1.5);
-  EXPECT_LT(all, 3.5);
+  EXPECT_LT(all, 8);
 }
 
 TEST_F(ResumeTest, StdoutThatTakesNoMetricsStopsTheRunWithItsStateSaved) {

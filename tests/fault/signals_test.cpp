@@ -28,7 +28,7 @@ class ProgramSignals : public ProgramTest {
 };
 
 TEST_F(ProgramSignals, InAStepEachFinishesItSavesAndTheRunResumesToTheSameEnd) {
-  const Words flags = {"--steps", "300", "--log-every", "1", "--eval-every", "50", "--ckpt-every", "1000"};
+  const Words flags = {"--steps", "500", "--log-every", "1", "--eval-every", "50", "--ckpt-every", "1000"};
   ASSERT_EQ(run(train("whole", flags)), 0) << err_;
   ASSERT_EQ(stop_at(train("a", flags), "\nstep 20 ", SIGTERM), 143) << err_;
   EXPECT_TRUE(contains(err_, "stopped by signal 15 after step ") && contains(err_, "the same command resumes")) << err_;
@@ -42,11 +42,11 @@ TEST_F(ProgramSignals, InAStepEachFinishesItSavesAndTheRunResumesToTheSameEnd) {
 }
 
 TEST_F(ProgramSignals, InAnEvaluationItIsCutShortAndComesFirstOnTheResume) {
-  train::testing::write(folder() / "held.txt", train::testing::some_text(60000, 9));
+  train::testing::write(folder() / "held.txt", train::testing::some_text(100000, 9));
   const Words flags = {"--steps", "3", "--eval-every", "2", "--eval", "held.txt", "--log-every", "1"};
   ASSERT_EQ(run(train("whole", flags)), 0) << err_;
   ASSERT_EQ(stop_at(train("a", flags), "\nstep 2 ", SIGTERM), 143) << err_;
-  EXPECT_FALSE(contains(err_, "EVAL")) << "the evaluation of 60,000 bytes was not over that early";
+  EXPECT_FALSE(contains(err_, "EVAL")) << "the evaluation of 100,000 bytes was not over that early";
   EXPECT_EQ(metadata(run_file("a", "checkpoint.safetensors"), "eval_pending"), "1");
   ASSERT_EQ(stop_at(resume("a"), "\nstep 3 ", SIGINT), 130) << "the last evaluation: " << err_;
   EXPECT_TRUE(contains(err_, "EVAL step 2")) << err_;

@@ -77,9 +77,9 @@ class Program {
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   }
-  // Waits until `text` stands in stderr; false after ten seconds or when the program ended.
+  // Waits until `text` stands in stderr; false after a minute or when the program ended.
   bool wait_for(const std::string& text) const {
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       if (contains(text_of(err_path_), text)) return true;
       ::siginfo_t info = {};
       if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_)
