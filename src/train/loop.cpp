@@ -289,8 +289,7 @@ void Run::save_now() {
   if (trainer_.finite()) {
     saver_->finish();
     report_saves();
-    saver_->checkpoint(config_, trainer_, progress_);
-    saver_->finish();
+    saver_->checkpoint_now(config_, trainer_, progress_);
     problem = report_saves();
   }
   if (problem.empty()) return;

@@ -45,8 +45,9 @@ bool Saver::copy() {
   }
   const std::uint64_t available = bytes > 0 ? base::available_memory() : 0;
   if (bytes > 0 && bytes + kReserve > available) {
-    base::log_line(fmt::format("training waits while its state is saved: a copy takes {} and {} of memory is free",
-                               base::human_bytes(bytes), base::human_bytes(available)));
+    if (stalled_ == 0)
+      base::log_line(fmt::format("training waits while its state is saved: a copy takes {} and {} of memory is free",
+                                 base::human_bytes(bytes), base::human_bytes(available)));
     return false;
   }
   try {
@@ -67,13 +68,16 @@ bool Saver::copy() {
   return false;
 }
 
-void Saver::start(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step) {
+void Saver::prepare(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step) {
   finish();
   running_ = {path.filename().string(), step, ""};
   path_ = path;
   previous_ = previous;
   state_ = std::move(state);
   ended_ = false;
+}
+
+void Saver::start() {
   if (copy()) {
     try {
       thread_ = std::thread([this] { write(); });
@@ -107,19 +111,32 @@ std::vector<SaveOutcome> Saver::outcomes() {
   return std::exchange(outcomes_, {});
 }
 
-void Saver::checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+void Saver::prepare_checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress) {
   finish();
   const bool later = saved_step_ >= 0 && saved_step_ != progress.step;
-  start(checkpoint_state(config, trainer, progress), directory_.checkpoint(), later ? directory_.previous() : std::filesystem::path(),
-        progress.step);
+  prepare(checkpoint_state(config, trainer, progress), directory_.checkpoint(), later ? directory_.previous() : std::filesystem::path(),
+          progress.step);
+}
+
+void Saver::checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+  prepare_checkpoint(config, trainer, progress);
+  start();
+}
+
+void Saver::checkpoint_now(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+  prepare_checkpoint(config, trainer, progress);
+  write();
+  take_outcome();
 }
 
 void Saver::stable(const RunConfig& config, Trainer& trainer, const Progress& progress) {
-  start(checkpoint_state(config, trainer, progress), directory_.stable(), {}, progress.step);
+  prepare(checkpoint_state(config, trainer, progress), directory_.stable(), {}, progress.step);
+  start();
 }
 
 void Saver::best(const RunConfig& config, Trainer& trainer, const Progress& progress) {
-  start(weights_state(config, trainer, progress), directory_.best(), {}, progress.step);
+  prepare(weights_state(config, trainer, progress), directory_.best(), {}, progress.step);
+  start();
 }
 
 }  // namespace dormouse::train

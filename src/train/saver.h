@@ -32,6 +32,7 @@ class Saver {
   // Each waits for the save before it, copies the state and returns while the copy is written; without memory for the first copy it
   // writes at once and training waits (counted). A checkpoint of a later step than the one on disk keeps that one as previous.safetensors.
   void checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress);
+  void checkpoint_now(const RunConfig& config, Trainer& trainer, const Progress& progress);  // neither copies nor returns before its end
   void stable(const RunConfig& config, Trainer& trainer, const Progress& progress);
   void best(const RunConfig& config, Trainer& trainer, const Progress& progress);
 
@@ -44,7 +45,9 @@ class Saver {
 
  private:
   bool copy();
-  void start(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step);
+  void prepare(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step);
+  void prepare_checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress);
+  void start();
   void write();
   void take_outcome();
 

@@ -20,10 +20,10 @@
 #include <cstring>
 #include <limits>
 #include <new>
-#include <vector>
+#include <utility>
 
-#include "optim/optimizer.h"
-#include "train/step.h"
+#include "ops/ops.h"
+#include "optim/schedule.h"
 
 namespace {
 
@@ -175,38 +175,42 @@ std::uint64_t wrap_memory() { return struck("memory", "") != nullptr ? 0 : real_
 
 namespace dormouse {
 
-using train::StepData, train::StepResult, train::Trainer;
+using optim::Schedule, ops::OpTable;
 
-tensor::Parameter* poisoned_gradient = nullptr;
-
-StepResult real_step(Trainer*, const StepData&, double, bool) asm("__real__ZN8dormouse5train7Trainer4stepERKNS0_8StepDataEdb");
-StepResult wrap_step(Trainer*, const StepData&, double, bool) asm("__wrap__ZN8dormouse5train7Trainer4stepERKNS0_8StepDataEdb");
-StepResult wrap_step(Trainer* trainer, const StepData& data, double lr, bool want_stats) {
-  const Fault* fault = struck("step", "");
-  if (fault == nullptr) return real_step(trainer, data, lr, want_stats);
-  auto& parameter = trainer->parameters().loop_norm;
-  if (fault->is("gradient")) {
-    poisoned_gradient = &parameter;
-    return real_step(trainer, data, lr, want_stats);
+// The learning rate is looked up once a step, before it.
+bool poison_loss = false, poison_gradient = false;
+double real_at(const Schedule*, std::int64_t) asm("__real__ZNK8dormouse5optim8Schedule2atEl");
+double wrap_at(const Schedule*, std::int64_t) asm("__wrap__ZNK8dormouse5optim8Schedule2atEl");
+double wrap_at(const Schedule* schedule, std::int64_t step) {
+  if (const Fault* fault = struck("step", "")) {
+    poison_loss = fault->is("loss");
+    poison_gradient = fault->is("gradient");
   }
-  float& weight = parameter.value.data<float>()[0];
-  const float before = weight;
-  weight = std::numeric_limits<float>::quiet_NaN();
-  const StepResult result = real_step(trainer, data, lr, want_stats);
-  weight = before;
-  return result;
+  return real_at(schedule, step);
 }
 
-using optim::Optimizer, optim::StepReport;
+const OpTable<float>& real_table(bool) asm("__real__ZN8dormouse3ops9cpu_tableEb");
+const OpTable<float>& wrap_table(bool) asm("__wrap__ZN8dormouse3ops9cpu_tableEb");
 
-StepReport real_update(Optimizer*, double,
-                       const std::vector<std::uint32_t>*) asm("__real__ZN8dormouse5optim9Optimizer4stepEdPKSt6vectorIjSaIjEE");
-StepReport wrap_update(Optimizer*, double,
-                       const std::vector<std::uint32_t>*) asm("__wrap__ZN8dormouse5optim9Optimizer4stepEdPKSt6vectorIjSaIjEE");
-StepReport wrap_update(Optimizer* optimizer, double lr, const std::vector<std::uint32_t>* touched_rows) {
-  if (poisoned_gradient != nullptr) poisoned_gradient->grad.data<float>()[0] = std::numeric_limits<float>::infinity();
-  poisoned_gradient = nullptr;
-  return real_update(optimizer, lr, touched_rows);
+// The next loss of the step, the next gradient of a norm.
+void cross_entropy(const ops::CrossEntropy& shape, const float* x, const float* v, const std::uint8_t* target, float* nats, float* lse) {
+  real_table(false).cross_entropy(shape, x, v, target, nats, lse);
+  if (std::exchange(poison_loss, false)) nats[0] = std::numeric_limits<float>::quiet_NaN();
+}
+void rms_norm_backward(const ops::RmsNorm& shape, const float* x, const float* g, const float* inv, const float* dy, float* dx, float* dg) {
+  real_table(false).rms_norm_backward(shape, x, g, inv, dy, dx, dg);
+  if (std::exchange(poison_gradient, false)) dg[0] = std::numeric_limits<float>::infinity();
+}
+
+const OpTable<float>& wrap_table(bool portable) {
+  if (fault_count == 0 || portable) return real_table(portable);
+  static const OpTable<float> table = [] {
+    OpTable<float> rows = real_table(false);
+    rows.cross_entropy = cross_entropy;
+    rows.rms_norm_backward = rms_norm_backward;
+    return rows;
+  }();
+  return table;
 }
 
 }  // namespace dormouse
