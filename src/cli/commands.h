@@ -35,6 +35,7 @@ void add_eval(CLI::App& app, Context& context);
 void add_logits(CLI::App& app, Context& context);
 void add_generate(CLI::App& app, Context& context);
 void add_anchors(CLI::App& app, Context& context);
+void add_export(CLI::App& app, Context& context);
 void add_info(CLI::App& app, Context& context);
 void add_plot(CLI::App& app, Context& context);
 

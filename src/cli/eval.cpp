@@ -6,12 +6,11 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/held_out.h"
 #include "data/corpus.h"
 #include "evaluate/bpb.h"
 #include "network/dormouse/model_file.h"
 #include "report/metrics.h"
-#include "train/config.h"
-#include "train/run_data.h"
 
 namespace dormouse::cli {
 namespace {
@@ -24,11 +23,6 @@ struct Flags {
   Machine machine;
 };
 
-struct Window {
-  std::vector<std::uint8_t> bytes;
-  std::string name;
-};
-
 Window read_window(const Flags& flags, const network::ModelConfig& model, std::int64_t limit) {
   if (!flags.data.empty()) {
     const auto corpus = data::find_corpus(flags.data);
@@ -38,18 +32,9 @@ Window read_window(const Flags& flags, const network::ModelConfig& model, std::i
     }
     return window;
   }
-  const auto config_path = std::filesystem::path(flags.model) / "config.toml";
-  std::error_code ignored;
-  if (!std::filesystem::exists(config_path, ignored)) throw base::UsageError("what should it be scored on? give --data PATH");
-  auto config = train::load_config(config_path);
-  if (config.model != model) {
-    throw base::Error(fmt::format("{}: its checkpoint is of another model than the config.toml beside it; bring its own checkpoint back",
-                                  base::escape(flags.model)));
-  }
-  if (!flags.bytes.empty()) config.train.eval_bytes = limit;
-  auto data = train::open_data(config, flags.model);
-  train::bind_data(config, data, true, flags.model);
-  return {std::move(data.window), "the run's held-out text"};
+  auto window = held_out_window(flags.model, model, flags.bytes.empty() ? 0 : limit);
+  if (!window) throw base::UsageError("what should it be scored on? give --data PATH");
+  return *std::move(window);
 }
 
 int run(const Flags& flags) {
@@ -91,7 +76,7 @@ int run(const Flags& flags) {
 void add_eval(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   auto* command = app.add_subcommand("eval", "bits per byte of a model on a text");
-  command->add_option("model,-m,--model", flags->model, "run directory or checkpoint")->type_name("MODEL")->required();
+  command->add_option("model,-m,--model", flags->model, "run directory, checkpoint or export")->type_name("MODEL")->required();
   command->add_option("--data", flags->data, "text to score (default for a run: its held-out text)")->type_name("PATH");
   command->add_option("--bytes", flags->bytes, "score at most N bytes (default 1Mi)")->type_name("N");
   command->add_option("--seq-len", flags->seq_len, "bytes per row (default: the model's longest)")->type_name("T");

@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "decode/generate.h"
 #include "decode/printer.h"
-#include "network/dormouse/model_file.h"
+#include "network/dormouse/export.h"
 #include "report/metrics.h"
 
 namespace dormouse::cli {
@@ -102,7 +102,7 @@ int run(const CLI::App& command, const Flags& flags) {
   const std::uint64_t seed = read_seed(flags);
   const std::string prompt = read_prompt(command, flags);
   flags.machine.apply();
-  auto model = network::load_model(flags.model);
+  auto model = network::widened(network::load_export(flags.model));
   decode::Session session(model.config, model.parameters, flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1));
   decode::Sampler sampler(sampling, seed);
   if (!flags.machine.json) base::log_line(fmt::format("seed {}", seed));
@@ -156,7 +156,9 @@ int run(const CLI::App& command, const Flags& flags) {
 void add_generate(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   auto* command = app.add_subcommand("generate", "let a model write");
-  command->add_option("model,-m,--model", flags->model, "run directory or checkpoint")->type_name("MODEL")->required();
+  command->add_option("model,-m,--model", flags->model, "export (.dmexp), or a run directory: its model.dmexp")
+      ->type_name("MODEL")
+      ->required();
   auto* prompt = command->add_option("-p,--prompt", flags->prompt, "text to continue")->type_name("TEXT");
   command->add_flag("-e,--escapes", flags->escapes, "the prompt holds \\n, \\t, \\xHH");
   command->add_option("-f,--file", flags->file, "file to continue, - for stdin")->type_name("FILE")->excludes(prompt);

@@ -4,9 +4,13 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "format/gguf.h"
+#include "format/kind.h"
 #include "format/safetensors.h"
+#include "network/dormouse/export.h"
 #include "network/dormouse/model_file.h"
 #include "optim/optimizer.h"
 #include "report/metrics.h"
@@ -19,19 +23,24 @@ struct Flags {
   Machine machine;
 };
 
+struct Shown {
+  std::string text;
+  std::vector<report::Metric> metrics;
+};
+
+std::string human(std::int64_t count) { return base::human_count(static_cast<std::uint64_t>(count)); }
+
 int show_preset(const Flags& flags) {
   const auto config = network::preset(flags.preset);
-  auto parameters = network::declare_parameters(config);
+  auto parameters = network::declare_shapes(config);
   const auto list = network::list(parameters, config);
   std::string text = fmt::format("{:<36} {:>16} {:>12}  {:<13} {:<10} {}\n", "parameter", "shape", "values", "role", "kind", "group");
   for (const auto* p : list) {
-    text += fmt::format("{:<36} {:>16} {:>12}  {:<13} {:<10} {}\n", p->name, p->value.shape().text(),
-                        base::human_count(static_cast<std::uint64_t>(p->value.size())), tensor::name_of(p->role), tensor::name_of(p->kind),
-                        optim::name_of(optim::group_of(*p, flags.opt)));
+    text += fmt::format("{:<36} {:>16} {:>12}  {:<13} {:<10} {}\n", p->name, p->value.shape().text(), human(p->value.size()),
+                        tensor::name_of(p->role), tensor::name_of(p->kind), optim::name_of(optim::group_of(*p, flags.opt)));
   }
   const std::int64_t total = network::count(parameters, config);
-  text += fmt::format("{}: {} tensors, {} parameters, equations {}\n", flags.preset, list.size(),
-                      base::human_count(static_cast<std::uint64_t>(total)), config.equations);
+  text += fmt::format("{}: {} tensors, {} parameters, equations {}\n", flags.preset, list.size(), human(total), config.equations);
   const std::vector<report::Metric> metrics = {{"preset", flags.preset},
                                                {"tensors", static_cast<std::int64_t>(list.size())},
                                                {"parameters", total},
@@ -40,35 +49,108 @@ int show_preset(const Flags& flags) {
   return 0;
 }
 
-int show_file(const Flags& flags) {
-  const auto path = network::model_path(flags.file);
+Shown show_safetensors(const std::filesystem::path& path) {
   const format::SafetensorsFile file(path);
   const auto& metadata = file.metadata();
-  std::vector<report::Metric> metrics = {{"file", path.string()}};
-  std::string text = base::escape(path.string()) + "\n";
+  Shown out;
   for (const auto& [key, value] : metadata) {
     if (key == "crc32" || key == "config" || key == "anchors") continue;
-    text += fmt::format("  {:<18} {}\n", base::escape(key), base::escape(value));
-    metrics.emplace_back(key, value);
+    out.text += fmt::format("  {:<18} {}\n", base::escape(key), base::escape(value));
+    out.metrics.emplace_back(key, value);
   }
+  const auto kind = metadata.find("dormouse.kind");
+  const bool interchange = kind != metadata.end() && kind->second == "model";
   std::int64_t values = 0, model_values = 0, bytes = 0;
   for (const auto& entry : file.entries()) {
     const auto value = file.read(entry);
     values += value.size();
     bytes += static_cast<std::int64_t>(entry.end - entry.begin);
-    if (entry.name.starts_with("model.")) model_values += value.size();
-    text += fmt::format("  {:<48} {:<5} {}\n", base::escape(entry.name), tensor::name_of(entry.dtype), entry.dims_text());
+    if (interchange || entry.name.starts_with("model.")) model_values += value.size();
+    out.text += fmt::format("  {:<48} {:<5} {}\n", base::escape(entry.name), tensor::name_of(entry.dtype), entry.dims_text());
   }
   const bool checked = file.has_checksums();
-  text += fmt::format("{} tensors, {} values ({} of the model), {}; checksums {}\n", file.entries().size(),
-                      base::human_count(static_cast<std::uint64_t>(values)), base::human_count(static_cast<std::uint64_t>(model_values)),
-                      base::human_bytes(static_cast<std::uint64_t>(bytes)), checked ? "verified" : "absent");
-  metrics.emplace_back("tensors", static_cast<std::int64_t>(file.entries().size()));
-  metrics.emplace_back("values", values);
-  metrics.emplace_back("parameters", model_values);
-  metrics.emplace_back("checksums", std::string(checked ? "verified" : "absent"));
-  if (const auto config = metadata.find("config"); config != metadata.end() && !flags.machine.json) text += "\n" + config->second;
-  print(flags.machine.json ? report::to_json(metrics) + "\n" : text);
+  out.text += fmt::format("{} tensors, {} values ({} of the model), {}; checksums {}\n", file.entries().size(), human(values),
+                          human(model_values), base::human_bytes(static_cast<std::uint64_t>(bytes)), checked ? "verified" : "absent");
+  out.metrics.emplace_back("tensors", static_cast<std::int64_t>(file.entries().size()));
+  out.metrics.emplace_back("values", values);
+  out.metrics.emplace_back("parameters", model_values);
+  out.metrics.emplace_back("checksums", std::string(checked ? "verified" : "absent"));
+  if (const auto config = metadata.find("config"); config != metadata.end()) out.text += "\n" + config->second;
+  return out;
+}
+
+// No more of it in memory than its header.
+Shown show_export(const std::filesystem::path& path) {
+  const format::DmexpFile file(path);
+  const auto& header = file.header();
+  (void)network::check_export(file);
+  Shown out;
+  const auto line = [&](const std::string& key, report::Metric metric, const std::string& value) {
+    out.text += fmt::format("  {:<18} {}\n", key, value);
+    out.metrics.push_back(std::move(metric));
+  };
+  line("bytes", {"bytes", static_cast<std::int64_t>(file.size())}, base::human_count(file.size()));
+  line("format", {"format", std::int64_t{header.version}}, std::to_string(header.version));
+  line("dtype", {"dtype", header.dtype}, header.dtype);
+  line("source", {"source", header.source}, base::escape(header.source));
+  line("step", {"step", header.step}, std::to_string(header.step));
+  line("largest |w|", {"max_abs", header.max_abs}, fmt::format("{:g}", header.max_abs));
+  line("smallest |w| > 0", {"min_nonzero_abs", header.min_nonzero_abs}, fmt::format("{:g}", header.min_nonzero_abs));
+  line("flushed to zero", {"flushed", header.flushed}, human(header.flushed));
+  if (header.bpb) {
+    const std::string window = header.window ? fmt::format(" over {} B", human(*header.window)) : "";
+    line("bpb", {"bpb", *header.bpb}, fmt::format("{:.4f}{}", *header.bpb, window));
+  }
+  if (header.window) out.metrics.emplace_back("window", *header.window);
+  for (const auto& entry : header.tensors) {
+    const std::string scales = format::has_scales(entry.shape.storage) ? fmt::format(" by {}", format::name_of(entry.shape.axis)) : "";
+    out.text += fmt::format("  {:<48} {:<16} {}\n", base::escape(entry.name), std::string(format::name_of(entry.shape.storage)) + scales,
+                            config::to_toml(config::Value(entry.shape.dims)));
+  }
+  const std::string checksums = header.has_checksum ? "verified" : "payload verified, header without one (written by another program)";
+  out.text += fmt::format("{} tensors, {} parameters, {}; checksums {}\n", header.tensors.size(), human(header.num_params),
+                          base::human_bytes(header.payload_bytes), checksums);
+  out.metrics.emplace_back("tensors", static_cast<std::int64_t>(header.tensors.size()));
+  out.metrics.emplace_back("parameters", header.num_params);
+  out.metrics.emplace_back("checksums", checksums);
+  out.text += "\n" + header.config;
+  return out;
+}
+
+Shown show_gguf(const std::filesystem::path& path) {
+  constexpr std::size_t kShown = 100;
+  const format::GgufFile file(path);
+  Shown out;
+  for (const auto& [key, value] : file.metadata()) {
+    if (key == "dormouse.config") continue;
+    out.text += fmt::format("  {:<36} {}\n", base::escape(key, kShown), base::escape(value, kShown));
+    out.metrics.emplace_back(key, value);
+  }
+  std::int64_t values = 0;
+  for (const auto& entry : file.entries()) {
+    std::int64_t size = 1;
+    for (const std::int64_t d : entry.dims) size *= d;
+    values += size;
+    out.text += fmt::format("  {:<48} {:<6} {}\n", base::escape(entry.name), entry.type_name, config::to_toml(config::Value(entry.dims)));
+  }
+  const bool checked = file.has_checksum();
+  out.text += fmt::format("{} tensors, {} values; checksum {}\n", file.entries().size(), human(values), checked ? "verified" : "absent");
+  out.metrics.emplace_back("tensors", static_cast<std::int64_t>(file.entries().size()));
+  out.metrics.emplace_back("values", values);
+  out.metrics.emplace_back("checksums", std::string(checked ? "verified" : "absent"));
+  return out;
+}
+
+int show_file(const Flags& flags) {
+  const auto path = network::model_path(flags.file);
+  std::error_code ignored;
+  const bool regular = std::filesystem::is_regular_file(path, ignored);
+  const auto kind = regular ? format::recognise_file(path).kind : format::Kind::unknown;
+  Shown shown = kind == format::Kind::dmexp  ? show_export(path)
+                : kind == format::Kind::gguf ? show_gguf(path)
+                                             : show_safetensors(path);  // names what it is when it is none
+  shown.metrics.insert(shown.metrics.begin(), {"file", path.string()});
+  print(flags.machine.json ? report::to_json(shown.metrics) + "\n" : base::escape(path.string()) + "\n" + shown.text);
   return 0;
 }
 
@@ -82,10 +164,11 @@ int run(const Flags& flags) {
 void add_info(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   auto* command = app.add_subcommand("info", "what a file holds, checksums verified; or a preset's parameter table");
-  command->add_option("file", flags->file, "checkpoint, weights, any safetensors file, or a run directory")->type_name("FILE");
+  command->add_option("file", flags->file, "export, checkpoint, any safetensors or GGUF file, or a run directory")->type_name("FILE");
   command->add_option("--preset", flags->preset, "tiny, nano, small, base")->type_name("NAME");
   command->add_flag("--json", flags->machine.json, "print one JSON object");
-  command->footer("Examples:\n  dormouse info runs/a/checkpoint.safetensors\n  dormouse info --preset small");
+  command->footer(
+      "Examples:\n  dormouse info runs/a/model.dmexp\n  dormouse info runs/a/checkpoint.safetensors\n  dormouse info --preset small");
   command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
 }
 

@@ -98,6 +98,7 @@ int dispatch(int argc, char** argv, bool& json) {
   add_generate(app, context);
   add_anchors(app, context);
   add_logits(app, context);
+  add_export(app, context);
   add_info(app, context);
   add_plot(app, context);
   app.allow_extras();

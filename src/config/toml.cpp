@@ -216,6 +216,29 @@ std::string real_text(double value) {
   return text;
 }
 
+toml::table parse_root(std::string_view text, std::string_view where) {
+  check_key_depth(text, where);
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    fail_at(where, error.source().begin.line, error.description());
+  } catch (const BrokenSyntax&) {
+    throw base::Error(fmt::format("{}: not TOML; a section or a key has a character that no name may have", escape(where, 1024)));
+  }
+}
+
+Table to_table(const toml::table& values, std::string_view where) {
+  Table table;
+  for (const auto& [key, value] : values) table[std::string(key.str())] = to_value(value, key.str(), where);
+  return table;
+}
+
+// [[name]], one table or more.
+bool is_list(const toml::node& node) {
+  const auto* list = node.as_array();
+  return list != nullptr && !list->empty() && list->is_homogeneous(toml::node_type::table);
+}
+
 }  // namespace
 
 std::map<std::string, Table> parse_toml(std::string_view text, std::string_view where) {
@@ -223,15 +246,7 @@ std::map<std::string, Table> parse_toml(std::string_view text, std::string_view 
     throw base::Error(fmt::format("{} has {}; a config has at most {}", escape(where, 1024), base::human_bytes(text.size()),
                                   base::human_bytes(kLargestText)));
   }
-  check_key_depth(text, where);
-  toml::table root;
-  try {
-    root = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    fail_at(where, error.source().begin.line, error.description());
-  } catch (const BrokenSyntax&) {
-    throw base::Error(fmt::format("{}: not TOML; a section or a key has a character that no name may have", escape(where, 1024)));
-  }
+  const toml::table root = parse_root(text, where);
   std::map<std::string, Table> sections;
   for (const auto& [key, node] : root) {
     const std::string name(key.str());
@@ -241,10 +256,23 @@ std::map<std::string, Table> parse_toml(std::string_view text, std::string_view 
       continue;
     }
     if (name.empty()) fail_at(where, node.source().begin.line, "a section without a name");
-    Table& table = sections[name];
-    for (const auto& [inner, value] : *section) table[std::string(inner.str())] = to_value(value, inner.str(), where);
+    sections[name] = to_table(*section, where);
   }
   return sections;
+}
+
+Document parse_document(std::string_view text, std::string_view where) {
+  const toml::table root = parse_root(text, where);
+  Document document;
+  for (const auto& [key, node] : root) {
+    const std::string name(key.str());
+    if (!is_list(node)) {
+      document.values[name] = to_value(node, name, where);
+      continue;
+    }
+    for (const toml::node& element : *node.as_array()) document.lists[name].push_back(to_table(*element.as_table(), where));
+  }
+  return document;
 }
 
 std::string to_toml(const Value& value) {

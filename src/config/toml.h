@@ -19,6 +19,13 @@ using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<
 using Table = std::map<std::string, Value>;
 std::map<std::string, Table> parse_toml(std::string_view text, std::string_view where);
 
+// The other shape of TOML that dormouse reads: values at the top level, and lists of tables ([[name]]) of values. The same errors.
+struct Document {
+  Table values;
+  std::map<std::string, std::vector<Table>> lists;
+};
+Document parse_document(std::string_view text, std::string_view where);
+
 std::string to_toml(const Value& value);  // "true", "42", "0.003" (shortest form that reads back), quoted string, [2, 3, 4]
 
 // Converts to the type of `out`, checks range and choices; int -> double is fine, everything else wrong is an error such as

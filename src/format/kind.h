@@ -1,14 +1,26 @@
-// What a file is, by its first bytes: for the message that refuses it.
+// What a file is, by its first bytes: for readers that take more than one kind, and for the message that refuses one.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string_view>
 
 namespace dormouse::format {
 
-// A sentence end such as "is gzip data; unpack it first (gunzip)", or "" when nothing is recognised. `head`: the first bytes
-// (64 are enough).
-std::string_view recognised(std::span<const std::uint8_t> head);
+enum class Kind : std::uint8_t { unknown, dmexp, safetensors, gguf, other };
+
+struct Recognised {
+  Kind kind = Kind::unknown;
+  std::string_view what;     // "gzip data"; "" when unknown
+  std::string_view way_out;  // "unpack it first (gunzip)", or "": the reader knows better
+};
+// `head`: the first bytes (64 are enough). An empty head is unknown.
+Recognised recognise(std::span<const std::uint8_t> head);
+// The same of a file.
+Recognised recognise_file(const std::filesystem::path& path);
+
+// base::Error when the path is a directory, a FIFO or another thing that is no regular file. wanted: "an export"; advice: "give ...".
+void require_regular(const std::filesystem::path& path, std::string_view wanted, std::string_view advice);
 
 }  // namespace dormouse::format

@@ -37,8 +37,8 @@ struct DtypeName {
   std::string_view name;
 };
 // In the order of the file: widest first, so that every tensor is aligned to its element.
-constexpr std::array<DtypeName, 5> kDtypes{
-    {{Dtype::f64, "F64"}, {Dtype::f32, "F32"}, {Dtype::u32, "U32"}, {Dtype::bf16, "BF16"}, {Dtype::u8, "U8"}}};
+constexpr std::array<DtypeName, 6> kDtypes{
+    {{Dtype::f64, "F64"}, {Dtype::f32, "F32"}, {Dtype::u32, "U32"}, {Dtype::bf16, "BF16"}, {Dtype::f16, "F16"}, {Dtype::u8, "U8"}}};
 
 std::size_t place_of(Dtype dtype) {
   return static_cast<std::size_t>(std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeName& d) { return d.dtype == dtype; }) -
@@ -54,6 +54,7 @@ std::size_t place_of(Dtype dtype) {
   throw base::Damaged(fmt::format("{} {}", base::escape(path.string(), 300), why));
 }
 
+constexpr std::string_view kAdvice = "give a run directory or a checkpoint.safetensors";
 constexpr std::string_view kEarlier = "use an earlier save (previous, best or stable.safetensors of the run)";
 
 std::span<const std::uint8_t> bytes_of(std::string_view text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
@@ -128,15 +129,6 @@ std::string header_text(const std::vector<NamedTensor>& tensors, const std::map<
 
 // Reading ------------------------------------------------------------------------------------------------------------------
 
-void check_regular(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (std::filesystem::is_directory(status))
-    refuse(path, "is a directory, not a safetensors file; give the file in it (a run has checkpoint.safetensors)");
-  if (std::filesystem::is_fifo(status)) refuse(path, "is a named pipe (FIFO); write its content to a file first and give that");
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) refuse(path, "is not a regular file");
-}
-
 std::string read_header(const std::filesystem::path& path, const base::File& file, std::uint64_t size) {
   std::array<std::uint8_t, kHeadBytes> buffer{};
   const std::span<std::uint8_t> head(buffer.data(), static_cast<std::size_t>(std::min<std::uint64_t>(size, kHeadBytes)));
@@ -148,8 +140,9 @@ std::string read_header(const std::filesystem::path& path, const base::File& fil
   // A gzip header can pass for a length: what follows it must look like the start of JSON.
   const bool plausible = length <= kMaxHeader && (head.size() <= kLengthBytes || opens(head[kLengthBytes]));
   if (!plausible || size < kLengthBytes) {
-    const std::string_view what = recognised(head);
-    if (!what.empty()) refuse(path, what);
+    const Recognised what = recognise(head);
+    if (!what.what.empty())
+      refuse(path, fmt::format("is {}, not a checkpoint; {}", what.what, what.way_out.empty() ? kAdvice : what.way_out));
   }
   if (size < kLengthBytes) refuse_damaged(path, fmt::format("is too short for a safetensors file ({} bytes); copy it again", size));
   if (!plausible)
@@ -207,7 +200,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  check_regular(path);
+  require_regular(path, "a safetensors file", "give the file in it (a run has checkpoint.safetensors)");
   file_ = std::make_shared<const base::File>(base::File::open_read(path));
   const std::uint64_t size = file_->size();
   std::string text = read_header(path, *file_, size);
@@ -225,7 +218,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     };
     const auto dtype = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeName& d) { return d.name == e.dtype; });
     if (dtype == kDtypes.end())
-      refuse(path, fmt::format("holds tensor \"{}\" of dtype {}, which dormouse does not read (F64, F32, U32, BF16, U8); convert it",
+      refuse(path, fmt::format("holds tensor \"{}\" of dtype {}, which dormouse does not read (F64, F32, U32, BF16, F16, U8); convert it",
                                base::escape(e.name), base::escape(e.dtype, 20)));
     if (e.begin != at) bad(fmt::format("begins at byte {} of the data, not at {} (a hole or an overlap)", e.begin, at));
     if (e.end < e.begin) bad(fmt::format("ends at byte {}, before it begins at {}", e.end, e.begin));

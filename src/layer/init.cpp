@@ -20,7 +20,7 @@ Parameter declare(std::string name, Role role, Kind kind, const Shape& shape) {
   parameter.name = std::move(name);
   parameter.role = role;
   parameter.kind = kind;
-  parameter.value = tensor::Tensor::empty(shape, tensor::Dtype::f32);
+  parameter.value = tensor::Tensor::shaped(shape, tensor::Dtype::f32);
   return parameter;
 }
 

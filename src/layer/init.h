@@ -14,7 +14,7 @@ using tensor::Parameter;
 using tensor::Role;
 using tensor::Shape;
 
-// A parameter with its shape; values are allocated (f32), not drawn.
+// A parameter with its shape (f32), without storage.
 Parameter declare(std::string name, Role role, Kind kind, const Shape& shape);
 
 void draw_constant(Parameter& parameter, float value);

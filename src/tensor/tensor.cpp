@@ -55,6 +55,7 @@ std::size_t size_of(Dtype dtype) {
     case Dtype::f64:
       return 8;
     case Dtype::bf16:
+    case Dtype::f16:
       return 2;
     case Dtype::u8:
       return 1;
@@ -70,6 +71,8 @@ std::string name_of(Dtype dtype) {
       return "f64";
     case Dtype::bf16:
       return "bf16";
+    case Dtype::f16:
+      return "f16";
     case Dtype::u8:
       return "u8";
     case Dtype::u32:
@@ -107,12 +110,17 @@ std::string Shape::text() const {
   return out + "]";
 }
 
-Tensor Tensor::empty(const Shape& shape, Dtype dtype) {
+Tensor Tensor::shaped(const Shape& shape, Dtype dtype) {
   Tensor t;
-  t.storage_ = take_block(static_cast<std::size_t>(shape.size()) * size_of(dtype));
   t.shape_ = shape;
   t.dtype_ = dtype;
   t.ld_ = t.cols();
+  return t;
+}
+
+Tensor Tensor::empty(const Shape& shape, Dtype dtype) {
+  Tensor t = shaped(shape, dtype);
+  t.storage_ = take_block(static_cast<std::size_t>(shape.size()) * size_of(dtype));
   return t;
 }
 

@@ -11,7 +11,7 @@
 
 namespace dormouse::tensor {
 
-enum class Dtype : std::uint8_t { f32, f64, bf16, u8, u32 };
+enum class Dtype : std::uint8_t { f32, f64, bf16, u8, u32, f16 };
 
 std::size_t size_of(Dtype dtype);
 std::string name_of(Dtype dtype);
@@ -49,7 +49,8 @@ class Shape {
 class Tensor {
  public:
   Tensor() = default;
-  static Tensor empty(const Shape& shape, Dtype dtype);  // uninitialised
+  static Tensor empty(const Shape& shape, Dtype dtype);   // uninitialised
+  static Tensor shaped(const Shape& shape, Dtype dtype);  // a shape without storage: defined() is false
   static Tensor zeros(const Shape& shape, Dtype dtype);
   template <class T>
   static Tensor from(const Shape& shape, std::span<const T> values);

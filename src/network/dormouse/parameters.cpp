@@ -18,7 +18,7 @@ std::int64_t controller_width(const ModelConfig& c) { return (3 + c.n_experts + 
 
 }  // namespace
 
-Parameters declare_parameters(const ModelConfig& c) {
+Parameters declare_shapes(const ModelConfig& c) {
   const std::int64_t d = c.d_model;
   Parameters p;
   p.embedding = declare("embedding.weight", Role::embedding, Kind::dense, {256, d});
@@ -35,6 +35,12 @@ Parameters declare_parameters(const ModelConfig& c) {
   p.readout = layer::declare_spectral("loop.readout", Role::readout, d, d, c.rank);
   p.final_norm = declare("norm.weight", Role::norm, Kind::gain, {d});
   p.head = layer::declare_spectral("head", Role::head, d, 256, c.rank);
+  return p;
+}
+
+Parameters declare_parameters(const ModelConfig& c) {
+  Parameters p = declare_shapes(c);
+  for_each(p, c, [](Parameter& one) { one.value = tensor::Tensor::empty(one.value.shape(), one.value.dtype()); });
   return p;
 }
 

@@ -37,7 +37,9 @@ std::vector<Parameter*> list(Parameters& parameters, const ModelConfig& config);
 
 // Allocates and draws every tensor from its own stream (layer/init.h).
 Parameters make_parameters(const ModelConfig& config, std::uint64_t seed);
-// Shapes, names, roles only (values undefined): counts and loading.
+// Names, roles and shapes without storage, whatever size the config asks for: counts, and files not yet believed.
+Parameters declare_shapes(const ModelConfig& config);
+// The same with storage, values not drawn.
 Parameters declare_parameters(const ModelConfig& config);
 
 std::int64_t count(Parameters& parameters, const ModelConfig& config);

@@ -1,0 +1,243 @@
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/shell.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/held_out.h"
+#include "evaluate/bpb.h"
+#include "format/kind.h"
+#include "network/dormouse/export.h"
+#include "report/metrics.h"
+
+namespace dormouse::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kDamageBytes = 64 * 1024;  // of held-out text, scored before and after rounding to ternary
+
+struct Flags {
+  std::string source, out, dtype = "bf16", format = "dmexp";
+  bool best = false, force = false;
+  Machine machine;
+};
+
+struct Plan {
+  fs::path input, output;
+  fs::path run;  // the directory of the input
+  bool from_run = false;
+};
+
+std::string extension(const std::string& format) {
+  for (const std::string known : {"dmexp", "safetensors", "gguf"}) {
+    if (format == known) return "." + known;
+  }
+  throw base::UsageError(fmt::format("--format \"{}\": expected dmexp, safetensors or gguf", base::escape(format, 80)));
+}
+
+void check_dtype(const std::string& dtype) {
+  if (!format::storage_named(dtype))
+    throw base::UsageError(fmt::format("--dtype \"{}\": expected bf16, f16, f32, int8 or ternary", base::escape(dtype, 80)));
+}
+
+Plan plan_of(const Flags& flags) {
+  Plan plan;
+  const std::string suffix = extension(flags.format);
+  std::error_code ignored;
+  const fs::path source = flags.source;
+  plan.from_run = fs::is_directory(source, ignored);
+  if (flags.best && !plan.from_run) throw base::UsageError("--best takes the best.safetensors of a run directory; give the directory");
+  plan.input = flags.best ? source / "best.safetensors" : network::model_path(source);
+  plan.run = plan.from_run ? source : source.parent_path();
+  if (flags.best && !fs::exists(plan.input, ignored))
+    throw base::Error(fmt::format("{} has no best.safetensors yet: nothing was evaluated; leave --best out", base::escape(flags.source)));
+  if (!flags.out.empty()) {
+    plan.output = flags.out;
+  } else if (plan.from_run) {
+    plan.output = source / ("model" + suffix);
+  } else {
+    plan.output = plan.input;
+    plan.output.replace_extension(suffix);
+    if (plan.output == plan.input) plan.output.replace_extension(".model" + suffix);
+  }
+  return plan;
+}
+
+// What stands under the name of the output is replaced only by a file of its own kind.
+void guard_output(const Plan& plan, const Flags& flags) {
+  std::error_code ignored;
+  if (fs::equivalent(plan.input, plan.output, ignored))
+    throw base::UsageError(fmt::format("{} is what is exported; name another file with -o", base::escape(plan.output.string())));
+  if (!fs::is_regular_file(plan.output, ignored) || fs::file_size(plan.output, ignored) == 0) return;
+  const auto there = format::recognise_file(plan.output);
+  bool same =
+      (flags.format == "dmexp" && there.kind == format::Kind::dmexp) || (flags.format == "gguf" && there.kind == format::Kind::gguf);
+  if (flags.format == "safetensors" && there.kind == format::Kind::safetensors) {
+    const format::SafetensorsFile file(plan.output);
+    const auto kind = file.metadata().find("dormouse.kind");
+    same = kind != file.metadata().end() && kind->second == "model";
+  }
+  if (same) return;
+  throw base::Error(fmt::format("{} exists and is {}; it is not replaced by an export: name another file with -o",
+                                base::escape(plan.output.string()), there.what.empty() ? "another kind of file" : there.what));
+}
+
+// The BPB that a run noted for exactly this state: "1.791 at 660".
+std::optional<double> noted_bpb(const format::SafetensorsFile& file, std::int64_t step) {
+  for (const char* key : {"last_bpb", "best_bpb"}) {
+    const auto found = file.metadata().find(key);
+    if (found == file.metadata().end()) continue;
+    const std::string suffix = fmt::format(" at {}", step);
+    const double bpb = std::strtod(found->second.c_str(), nullptr);
+    if (found->second.ends_with(suffix) && std::isfinite(bpb) && bpb > 0) return bpb;
+  }
+  return std::nullopt;
+}
+
+network::Provenance provenance_of(const network::Model& model) {
+  network::Provenance out{.source = model.path.filename().string(), .step = model.step, .bpb = std::nullopt, .window = std::nullopt};
+  if (format::recognise_file(model.path).kind != format::Kind::safetensors) return out;
+  const format::SafetensorsFile file(model.path);
+  const auto window = file.metadata().find("window");
+  const auto bpb = noted_bpb(file, model.step);
+  if (window == file.metadata().end() || !bpb) return out;
+  out.bpb = bpb;
+  out.window = std::strtoll(window->second.c_str(), nullptr, 10);
+  return out;
+}
+
+struct Written {
+  std::uint64_t bytes = 0;
+  std::int64_t parameters = 0;
+  std::size_t tensors = 0;
+  std::optional<format::DmexpHeader> header;
+  bool rounded = false;  // factors were not ternary, and are now
+};
+
+Written write(const Plan& plan, const Flags& flags, network::Model& model) {
+  const auto provenance = provenance_of(model);
+  Written out;
+  out.parameters = network::count(model.parameters, model.config);
+  out.tensors = network::list(model.parameters, model.config).size();
+  if (flags.format == "safetensors") {
+    out.bytes = network::write_interchange(plan.output, model.parameters, model.config, provenance, flags.dtype);
+  } else if (flags.format == "gguf") {
+    out.bytes = network::write_model_gguf(plan.output, model.parameters, model.config, provenance, flags.dtype, flags.force);
+  } else {
+    const auto image = network::export_image(model.parameters, model.config, provenance, flags.dtype, flags.force);
+    out.bytes = format::write_dmexp(plan.output, image);
+    out.header = image.header;
+    out.rounded = image.inexact > 0;
+  }
+  return out;
+}
+
+struct Damage {
+  double before = 0, after = 0;
+  std::int64_t bytes = 0;
+};
+
+// What rounding cost, on the run's own held-out text where that is at hand; else the reason why not.
+std::optional<Damage> damage_of(const Plan& plan, network::Model& model, std::string& reason) {
+  try {
+    const auto window = held_out_window(plan.run.empty() ? "." : plan.run, model.config, kDamageBytes);
+    if (!window) {
+      reason = "no run directory with its text beside it";
+      return std::nullopt;
+    }
+    evaluate::BpbOptions options;
+    options.row = model.config.max_seq_len;
+    auto narrow = network::load_model(plan.output);
+    const auto before = evaluate::bits_per_byte(model.config, model.parameters, window->bytes, options);
+    const auto after = evaluate::bits_per_byte(narrow.config, narrow.parameters, window->bytes, options);
+    return Damage{before.bpb, after.bpb, before.bytes};
+  } catch (const base::Error& error) {
+    reason = error.what();
+    return std::nullopt;
+  }
+}
+
+std::string next_command(const Plan& plan, const Flags& flags) {
+  const std::string file = base::shell_word(plan.output.string());
+  if (flags.format == "safetensors") return fmt::format("dormouse info {}", file);
+  if (flags.format == "gguf") return fmt::format("dormouse info {}", file);
+  const bool in_place = plan.from_run && plan.output == fs::path(flags.source) / "model.dmexp";
+  return fmt::format("dormouse generate {} -p \"Once upon a time\" -n 300", in_place ? base::shell_word(flags.source) : file);
+}
+
+int run(const Flags& flags) {
+  check_dtype(flags.dtype);
+  const Plan plan = plan_of(flags);
+  flags.machine.apply();
+  auto model = network::load_model(plan.input);
+  guard_output(plan, flags);
+  const Written written = write(plan, flags, model);
+
+  std::vector<report::Metric> metrics = {{"file", plan.output.string()},
+                                         {"format", flags.format},
+                                         {"dtype", flags.dtype},
+                                         {"source", fmt::format("{}@step{}", plan.input.filename().string(), model.step)},
+                                         {"parameters", written.parameters},
+                                         {"bytes", static_cast<std::int64_t>(written.bytes)}};
+  std::string text = fmt::format(
+      "{}: {}, {} parameters in {} tensors, {} ({} bytes); from {} at step {} ({})\n", base::escape(plan.output.string()), flags.dtype,
+      base::human_count(static_cast<std::uint64_t>(written.parameters)), written.tensors, base::human_bytes(written.bytes),
+      base::human_count(written.bytes), base::escape(plan.input.string()), model.step, base::human_bytes(fs::file_size(plan.input)));
+  if (written.header) {
+    const auto& header = *written.header;
+    text += fmt::format("  largest |w| {:g}, smallest not zero {:g}, {} flushed to zero; read back and compared\n", header.max_abs,
+                        header.min_nonzero_abs, base::human_count(static_cast<std::uint64_t>(header.flushed)));
+    metrics.emplace_back("max_abs", header.max_abs);
+    metrics.emplace_back("min_nonzero_abs", header.min_nonzero_abs);
+    metrics.emplace_back("flushed", header.flushed);
+  }
+  if (flags.format == "gguf" && flags.dtype == "ternary")
+    text += "  TQ2_0 keeps its scales in f16: its values are not exactly those of a .dmexp\n";
+  if (written.rounded) {
+    std::string reason;
+    if (const auto damage = damage_of(plan, model, reason)) {
+      text += fmt::format("  rounding to ternary: bpb {:.4f} -> {:.4f} over {} B of the run's held-out text\n", damage->before,
+                          damage->after, base::human_count(static_cast<std::uint64_t>(damage->bytes)));
+      metrics.emplace_back("bpb_before", damage->before);
+      metrics.emplace_back("bpb", damage->after);
+      metrics.emplace_back("window", damage->bytes);
+    } else {
+      text += fmt::format("  rounding to ternary: what it costs is not known here ({}); measure it: dormouse eval {} --data TEXT\n", reason,
+                          base::shell_word(plan.output.string()));
+    }
+  }
+  text += "next:  " + next_command(plan, flags) + "\n";
+  print(flags.machine.json ? report::to_json(metrics) + "\n" : text);
+  return 0;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Context& context) {
+  auto flags = std::make_shared<Flags>();
+  auto* command = app.add_subcommand("export", "make the one file that generate reads, or one for other programs");
+  command->add_option("source", flags->source, "run directory (its newest checkpoint), checkpoint, or a safetensors model")
+      ->type_name("RUN|CHECKPOINT")
+      ->required();
+  command->add_option("-o,--out", flags->out, "where to write (default: RUN/model.dmexp, or beside the checkpoint)")->type_name("FILE");
+  command->add_option("--dtype", flags->dtype, "bf16 (default), f16, f32, int8, ternary")->type_name("TYPE");
+  command->add_option("--format", flags->format, "dmexp (default), safetensors, gguf")->type_name("FORMAT");
+  command->add_flag("--best", flags->best, "the weights with the lowest held-out BPB, best.safetensors of the run");
+  command->add_flag("--force", flags->force, "ternary: round factors that are not ternary; prints what it costs");
+  flags->machine.add(*command, false);
+  command->footer(
+      "Examples:\n"
+      "  dormouse export runs/a                                 runs/a/model.dmexp in bf16, which `generate runs/a` reads\n"
+      "  dormouse export runs/a --best --dtype int8 -o a.dmexp\n"
+      "  dormouse export runs/a --format safetensors            for transformers, PyTorch, ...");
+  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+}
+
+}  // namespace dormouse::cli

@@ -1,0 +1,26 @@
+#include "cli/held_out.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "train/config.h"
+#include "train/run_data.h"
+
+namespace dormouse::cli {
+
+std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit) {
+  const auto config_path = run / "config.toml";
+  std::error_code ignored;
+  if (!std::filesystem::exists(config_path, ignored)) return std::nullopt;
+  auto config = train::load_config(config_path);
+  if (config.model != model) {
+    throw base::Error(fmt::format("{}: its checkpoint is of another model than the config.toml beside it; bring its own checkpoint back",
+                                  base::escape(run.string())));
+  }
+  if (limit > 0) config.train.eval_bytes = limit;
+  auto data = train::open_data(config, run);
+  train::bind_data(config, data, true, run.string());
+  return Window{std::move(data.window), "the run's held-out text"};
+}
+
+}  // namespace dormouse::cli

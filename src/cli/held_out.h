@@ -1,0 +1,23 @@
+// The text a run scores itself on, found again from its directory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "network/dormouse/config.h"
+
+namespace dormouse::cli {
+
+struct Window {
+  std::vector<std::uint8_t> bytes;
+  std::string name;  // for a sentence: "the run's held-out text"
+};
+
+// nullopt: no run directory (no config.toml). limit: at most so many bytes, 0: as the run. base::Error: another model's directory, data
+// that is gone or changed.
+std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit);
+
+}  // namespace dormouse::cli
