@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kLargestConfig = 16U << 20;
 
 double default_lr(std::int64_t d_model) {
-  if (d_model <= 256) return 3e-3;
+  if (d_model <= 512) return 3e-3;
   if (d_model <= 768) return 2e-3;
   return 1e-3;
 }

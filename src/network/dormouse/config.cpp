@@ -34,6 +34,7 @@ ModelConfig preset(std::string_view name) {
     c.d_model = 512;
     c.n_heads = 8;
     c.rank = 96;
+    c.engram_orders = {3, 4, 5};
     return c;
   }
   if (name == "base") {
