@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "network/dormouse/export.h"
 #include "network/dormouse/model_file.h"
 
 namespace dormouse::train {
@@ -31,6 +32,7 @@ Metadata metadata_of(const RunConfig& config, const Progress& progress, const st
       {"elapsed", fmt::format("{}", progress.elapsed)},
       {"best_bpb", fmt::format("{} at {}", progress.best_bpb, progress.best_step)},
       {"last_bpb", fmt::format("{} at {}", progress.last_bpb, progress.last_eval_step)},
+      {"window", std::to_string(progress.window)},
       {"skipped", std::to_string(progress.skipped)},
       {"latch", std::to_string(progress.latched_step)},
       {"eval_pending", progress.eval_pending ? "1" : "0"},
@@ -156,6 +158,20 @@ SavedState weights_state(const RunConfig& config, Trainer& trainer, const Progre
   return {network::model_tensors(trainer.parameters(), config.model), metadata_of(config, progress, "weights")};
 }
 
+void write_export(const std::filesystem::path& path, const std::filesystem::path& source, const RunConfig& config, const Progress& progress,
+                  const SavedState& state) {
+  std::map<std::string, const tensor::Tensor*> tensors;
+  for (const auto& [name, value] : state.tensors) tensors[name] = &value;
+  auto parameters = network::declare_shapes(config.model);
+  network::for_each(parameters, config.model, [&](tensor::Parameter& p) { p.value = *tensors.at("model." + p.name); });
+  network::Provenance provenance{.source = source.filename().string(), .step = progress.step, .bpb = {}, .window = {}};
+  if (progress.last_eval_step == progress.step && std::isfinite(progress.last_bpb) && progress.window > 0) {
+    provenance.bpb = progress.last_bpb;
+    provenance.window = progress.window;
+  }
+  format::write_dmexp(path, network::export_image(parameters, config.model, provenance, "bf16"));
+}
+
 Progress load_checkpoint(const std::filesystem::path& path, RunConfig& config, Trainer& trainer) {
   const std::string where = path.string();
   const format::SafetensorsFile file(path);
@@ -196,6 +212,7 @@ Progress load_checkpoint(const std::filesystem::path& path, RunConfig& config, T
   one("latch", progress.latched_step);
   bpb("best_bpb", progress.best_bpb, progress.best_step);
   bpb("last_bpb", progress.last_bpb, progress.last_eval_step);
+  if (metadata.contains("window")) one("window", progress.window);
   const auto pending = metadata.find("eval_pending");
   progress.eval_pending = pending != metadata.end() && pending->second == "1";
   const auto stream = metadata.find("stream");

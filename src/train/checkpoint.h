@@ -25,6 +25,7 @@ struct Progress {
   std::int64_t best_step = -1;
   double last_bpb = std::numeric_limits<double>::infinity();
   std::int64_t last_eval_step = -1;
+  std::int64_t window = 0;         // bytes of the held-out text it was measured on; 0: not known
   std::int64_t skipped = 0;        // steps the firewall made no-ops
   std::int64_t latched_step = -1;  // first step whose factors were not orthonormal; -1: never
   bool eval_pending = false;       // an evaluation of this step was due and did not end: it comes first when the run goes on
@@ -40,6 +41,9 @@ struct SavedState {
 };
 // checkpoint.safetensors, stable.safetensors: model.*, optimizer.*, and Progress and the config in the metadata.
 SavedState checkpoint_state(const RunConfig& config, Trainer& trainer, const Progress& progress);
+// model.dmexp: the model.* tensors of `state` in bf16, taken from `source`.
+void write_export(const std::filesystem::path& path, const std::filesystem::path& source, const RunConfig& config, const Progress& progress,
+                  const SavedState& state);
 // best.safetensors: model.* and the same metadata.
 SavedState weights_state(const RunConfig& config, Trainer& trainer, const Progress& progress);
 

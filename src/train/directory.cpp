@@ -27,8 +27,8 @@ std::string plain_name(const std::filesystem::path& data) {
 
 // What a killed save leaves under a name of its own.
 bool is_temporary(const std::string& name) {
-  for (const char* base :
-       {"checkpoint.safetensors", "previous.safetensors", "best.safetensors", "stable.safetensors", "config.toml", "status.txt"})
+  for (const char* base : {"checkpoint.safetensors", "previous.safetensors", "best.safetensors", "stable.safetensors", "model.dmexp",
+                           "config.toml", "status.txt"})
     if (base::is_temporary_of(name, base)) return true;
   return false;
 }

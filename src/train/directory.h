@@ -15,6 +15,7 @@ struct RunDirectory {
   std::filesystem::path previous() const { return root / "previous.safetensors"; }
   std::filesystem::path damaged() const { return root / "damaged.safetensors"; }  // a checkpoint that did not load, kept aside
   std::filesystem::path best() const { return root / "best.safetensors"; }
+  std::filesystem::path exported() const { return root / "model.dmexp"; }
   std::filesystem::path stable() const { return root / "stable.safetensors"; }
   std::filesystem::path lock() const { return root / "lock"; }
   std::filesystem::path status() const { return root / "status.txt"; }

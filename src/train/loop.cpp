@@ -183,6 +183,8 @@ int Run::finish() {
   end_orderly_stop();  // all of it is on disk
   progress_.anchors = compute_anchors(data_, true);
   save_now();  // with the slower compressors beside it
+  saver_->export_now(config_, trainer_, progress_);
+  report_saves();
   log_.event(anchor_metrics(progress_.anchors));
   print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
   log_.event({{"event", std::string("end")},
@@ -257,6 +259,7 @@ void Run::evaluate() {
   progress_.eval_pending = false;
   progress_.last_bpb = result.bpb;
   progress_.last_eval_step = progress_.step;
+  progress_.window = static_cast<std::int64_t>(data_.window.size());
   if (result.bpb < progress_.best_bpb) {
     saver_->finish();
     report_saves();

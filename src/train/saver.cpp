@@ -16,6 +16,18 @@ namespace {
 
 constexpr std::uint64_t kReserve = 64U << 20;  // left free beside the copy
 
+// "" when `action` ends well.
+std::string failure_of(const std::function<void()>& action) {
+  try {
+    action();
+    return "";
+  } catch (const std::bad_alloc&) {
+    return "out of memory while writing";
+  } catch (const std::exception& failure) {
+    return failure.what();
+  }
+}
+
 }  // namespace
 
 Saver::Saver(RunDirectory directory, std::int64_t saved_step) : directory_(std::move(directory)), saved_step_(saved_step) {}
@@ -24,15 +36,11 @@ Saver::~Saver() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Nothing leaves it but the text of the failure.
+// Nothing leaves it but the texts of the failures.
 void Saver::write() {
-  try {
-    format::write_safetensors(path_, state_.tensors, state_.metadata, previous_);
-  } catch (const std::bad_alloc&) {
-    running_.error = "out of memory while writing";
-  } catch (const std::exception& failure) {
-    running_.error = failure.what();
-  }
+  running_.error = failure_of([&] { format::write_safetensors(path_, state_.tensors, state_.metadata, previous_); });
+  if (also_ && running_.error.empty()) also_running_->error = failure_of(also_);
+  also_ = nullptr;
   state_ = {};
   ended_ = true;
 }
@@ -98,6 +106,11 @@ void Saver::take_outcome() {
     saved_step_ = running_.step;
   }
   outcomes_.push_back(running_);
+  if (also_running_ && running_.error.empty()) {
+    failed_ += also_running_->error.empty() ? 0 : 1;
+    outcomes_.push_back(*also_running_);
+  }
+  also_running_.reset();
 }
 
 void Saver::finish() {
@@ -136,7 +149,18 @@ void Saver::stable(const RunConfig& config, Trainer& trainer, const Progress& pr
 
 void Saver::best(const RunConfig& config, Trainer& trainer, const Progress& progress) {
   prepare(weights_state(config, trainer, progress), directory_.best(), {}, progress.step);
+  also_running_ = SaveOutcome{directory_.exported().filename().string(), progress.step, ""};
+  also_ = [this, config, progress] { write_export(directory_.exported(), path_, config, progress, state_); };
   start();
+}
+
+void Saver::export_now(const RunConfig& config, Trainer& trainer, const Progress& progress) {
+  finish();
+  const SavedState state = weights_state(config, trainer, progress);
+  SaveOutcome outcome{directory_.exported().filename().string(), progress.step, ""};
+  outcome.error = failure_of([&] { write_export(directory_.exported(), directory_.checkpoint(), config, progress, state); });
+  failed_ += outcome.error.empty() ? 0 : 1;
+  outcomes_.push_back(outcome);
 }
 
 }  // namespace dormouse::train

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,7 +36,10 @@ class Saver {
   void checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress);
   void checkpoint_now(const RunConfig& config, Trainer& trainer, const Progress& progress);  // neither copies nor returns before its end
   void stable(const RunConfig& config, Trainer& trainer, const Progress& progress);
+  // best.safetensors, and model.dmexp made of it; each ends with an outcome of its own.
   void best(const RunConfig& config, Trainer& trainer, const Progress& progress);
+  // model.dmexp made of the checkpoint just saved; returns when it is written.
+  void export_now(const RunConfig& config, Trainer& trainer, const Progress& progress);
 
   void finish();                        // waits for the save in progress
   std::vector<SaveOutcome> outcomes();  // of the saves that ended since the last call
@@ -54,10 +59,12 @@ class Saver {
   RunDirectory directory_;
   std::int64_t saved_step_, failed_ = 0, stalled_ = 0;
   std::thread thread_;
-  std::atomic<bool> ended_ = false;  // of the save in thread_, which owns the next four until then
+  std::atomic<bool> ended_ = false;  // of the save in thread_, which owns the next six until then
   SavedState state_;
   std::filesystem::path path_, previous_;
   SaveOutcome running_;
+  std::function<void()> also_;  // what the same state is written into beside path_, or nothing
+  std::optional<SaveOutcome> also_running_;
   std::vector<SaveOutcome> outcomes_;
   std::map<std::string, tensor::Tensor> copies_;  // by name, kept: memory is asked for once
 };

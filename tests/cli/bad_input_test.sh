@@ -84,7 +84,7 @@ expect 1 'error: .*flipped\.safetensors' info flipped.safetensors
 LC_ALL=C sed -e 's/"crc32"/"xrc32"/' -e 's/"crc32_header"/"xrc32_header"/' runs/a/best.safetensors >nan.safetensors
 expect 0 'bpb' eval nan.safetensors --data text.txt
 printf '\000\000\300\177' | dd of=nan.safetensors bs=1 seek=$((size - 4)) conv=notrunc 2>/dev/null
-for command in 'eval nan.safetensors --data text.txt' 'generate nan.safetensors -p x' 'logits nan.safetensors text.txt --out x.npy'; do
+for command in 'eval nan.safetensors --data text.txt' 'export nan.safetensors' 'logits nan.safetensors text.txt --out x.npy'; do
   # shellcheck disable=SC2086
   expect 1 'error: .*nan\.safetensors.*(finite|not a number|NaN|nan)' $command
 done

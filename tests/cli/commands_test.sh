@@ -4,7 +4,7 @@
 expect 0 'dormouse 0\..*commit.*GEMM' --version
 expect 0 'train.*generate' --help
 expect 2 'error: .*--bogus' --bogus=1
-for command in train eval logits anchors info generate; do
+for command in train eval logits anchors export info generate; do
   expect 0 "xample" $command --help
 done
 for preset in tiny nano small base; do expect 0 "$preset: [0-9]+ tensors" info --preset $preset; done

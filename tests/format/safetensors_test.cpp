@@ -237,7 +237,7 @@ TEST_F(Safetensors, HolesOverlapsAndWrongSizesAreRefused) {
   expect_header_refused(one(entry("a", "U8", "[]", "[0,4]")), four, "has 4 bytes, its shape needs 1");
   expect_header_refused(one(entry("a", "F32", "[0]", "[0,0]")), four, "4 bytes after its last tensor");
   expect_header_refused("{}", four, "4 bytes after its last tensor");
-  expect_header_refused(one(entry("a", "F16", "[2]", "[0,4]")), four, "dtype F16, which dormouse does not read");
+  expect_header_refused(one(entry("a", "I16", "[2]", "[0,4]")), four, "dtype I16, which dormouse does not read");
   expect_header_refused(one(entry("a", "f32", "[1]", "[0,4]")), four, "dtype f32");
   // Products and sums beyond 64 bits, sizes beyond the file: no allocation before the refusal.
   expect_header_refused(one(entry("a", "F32", "[4294967296,4294967296]", "[0,4]")), four, "beyond 64 bits");

@@ -226,8 +226,14 @@ ModelConfig check_export(const format::DmexpFile& file) {
   const auto top = sections.find("");
   if (top == sections.end() || sections.size() != 1) refuse(where, "its config is not the keys of a model");
   ModelConfig config;
-  config::read_saved_table(config, top->second, where);
-  validate(config);
+  try {
+    config::read_saved_table(config, top->second, where);
+    validate(config);
+  } catch (const base::Error& error) {
+    const std::string what = error.what();
+    if (what.find(where) != std::string::npos) throw;
+    refuse(where, what);
+  }
 
   const auto& entries = file.header().tensors;
   std::map<std::string, std::size_t> place;
