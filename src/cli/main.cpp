@@ -100,6 +100,7 @@ int dispatch(int argc, char** argv, bool& json) {
   add_logits(app, context);
   add_export(app, context);
   add_info(app, context);
+  add_compress(app, context);
   add_plot(app, context);
   app.allow_extras();
   for (auto* command : app.get_subcommands({})) command->allow_extras();

@@ -1,0 +1,253 @@
+#include "decode/compress.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "config/toml.h"
+#include "decode/distribution.h"
+#include "decode/range_coder.h"
+#include "ops/cpu/parallel.h"
+#include "ops/cpu_level.h"
+
+namespace dormouse::decode {
+namespace {
+
+constexpr std::size_t kMostLanes = 16;
+
+static_assert(std::endian::native == std::endian::little, "checksums are of little-endian values");
+
+template <class T>
+std::uint32_t crc_of(std::span<const T> values, std::uint32_t crc) {
+  return base::crc32({reinterpret_cast<const std::uint8_t*>(values.data()), values.size_bytes()}, crc);
+}
+
+[[noreturn]] void refuse_logits() {
+  throw base::Error(
+      "the model's logits are not finite, so it cannot code this text; its weights are out of range: train or export it anew");
+}
+
+Identity identify(network::Model& model) {
+  Identity out;
+  out.cpu_level = ops::cpu_level();
+  const std::string config = config::write_table(model.config);
+  out.model_crc = crc_of(std::span<const char>(config), 0);
+  network::for_each(model.parameters, model.config, [&](network::Parameter& p) {
+    out.model_crc = crc_of(std::span<const float>(p.value.data<float>(), static_cast<std::size_t>(p.value.size())), out.model_crc);
+  });
+  Lanes lane(model.config, model.parameters, 1);
+  Counts counts;
+  for (unsigned i = 0; i < 256; ++i) {
+    const auto byte = static_cast<std::uint8_t>(i * 167 + 13);  // every byte once: 167 is odd
+    lane.step({&byte, 1});
+    if (!quantise(lane.logits(0), counts)) refuse_logits();
+    out.probe_crc = crc_of(std::span<const std::uint32_t>(counts), out.probe_crc);
+  }
+  return out;
+}
+
+std::size_t read_up_to(const ReadBytes& read, std::vector<std::uint8_t>& out, std::size_t count) {
+  out.clear();
+  constexpr std::size_t kPiece = 1U << 16;
+  while (out.size() < count) {
+    const std::size_t at = out.size();
+    out.resize(at + std::min(kPiece, count - at));
+    const std::size_t got = read(std::span(out).subspan(at));
+    out.resize(at + got);
+    if (got == 0) break;
+  }
+  return out.size();
+}
+
+}  // namespace
+
+// A block on its way through the model.
+struct Compressor::Job {
+  std::uint8_t before = 0;
+  std::size_t length = 0;
+  std::vector<std::uint8_t> text;  // the original: given, or growing
+  RangeEncoder encoder;
+  RangeDecoder decoder{std::span<const std::uint8_t>()};
+  bool damaged = false;
+
+  void encode(const Counts& counts, std::size_t at) {
+    std::uint64_t begin = 0;
+    for (std::size_t i = 0; i < text[at]; ++i) begin += counts[i];
+    encoder.put(begin, counts[text[at]]);
+  }
+  void decode(const Counts& counts) {
+    const std::uint64_t point = decoder.point();
+    damaged = damaged || point >= kCodeTotal;
+    std::uint64_t begin = 0;
+    std::size_t byte = 0;
+    while (byte < 255 && begin + counts[byte] <= point) begin += counts[byte++];
+    decoder.take(begin, counts[byte]);
+    text.push_back(static_cast<std::uint8_t>(byte));
+  }
+};
+
+Compressor::Compressor(network::Model& model) : model_(model), identity_(identify(model)) {}
+
+// jobs: none shorter than the next one.
+void Compressor::run(std::vector<Job>& jobs, bool encode) {
+  if (jobs.empty()) return;
+  if (!lanes_ || lanes_->count() < jobs.size()) lanes_.emplace(model_.config, model_.parameters, jobs.size());
+  lanes_->restart();
+  std::vector<std::uint8_t> bytes(jobs.size());
+  std::atomic<bool> finite = true;
+  for (std::size_t at = 0, active = jobs.size(); at < jobs[0].length; ++at) {
+    while (jobs[active - 1].length <= at) --active;
+    for (std::size_t i = 0; i < active; ++i) bytes[i] = at == 0 ? jobs[i].before : jobs[i].text[at - 1];
+    lanes_->step(std::span(bytes).first(active));
+    const auto lanes = static_cast<std::int64_t>(active);
+    ops::cpu::for_ranges(lanes, 1, lanes * 4096, [&](std::int64_t begin, std::int64_t end) {
+      Counts counts;
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        if (!quantise(lanes_->logits(i), counts)) {
+          finite = false;
+          return;
+        }
+        if (encode) {
+          jobs[i].encode(counts, at);
+        } else {
+          jobs[i].decode(counts);
+        }
+      }
+    });
+    if (!finite) refuse_logits();
+    done_ += active;
+    if (progress && at % 256 == 255) progress(done_);
+  }
+}
+
+CompressStats Compressor::compress(const ReadBytes& original, const WriteBytes& archive, const CompressOptions& options) {
+  if (options.block == 0 || options.block > kLargestBlock)
+    throw base::UsageError("--block " + std::to_string(options.block) + ": must be 1 to " + std::to_string(kLargestBlock) + " bytes");
+  done_ = 0;
+  CompressStats stats;
+  std::vector<std::uint8_t> text;
+  ArchiveHeader header{.block = options.block,
+                       .model_crc = identity_.model_crc,
+                       .probe_crc = identity_.probe_crc,
+                       .size = options.size.value_or(kUnknownSize),
+                       .cpu_level = identity_.cpu_level,
+                       .first = 0};
+  std::uint8_t before = 0;
+  std::uint32_t crc = 0;
+  if (read_up_to(original, text, 1) == 1) {
+    header.first = before = text[0];
+    crc = base::crc32(text);
+    stats.original = 1;
+  } else {
+    header.size = 0;
+  }
+  ArchiveWriter writer(header, archive);
+  for (bool more = stats.original > 0; more;) {
+    const std::size_t wanted = kMostLanes * options.block;
+    more = read_up_to(original, text, wanted) == wanted;
+    crc = base::crc32(text, crc);
+    stats.original += text.size();
+    std::vector<Job> jobs;
+    for (std::size_t at = 0; at < text.size(); at += options.block) {
+      Job job;
+      job.before = before;
+      job.length = std::min<std::size_t>(options.block, text.size() - at);
+      job.text.assign(text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(at + job.length));
+      before = job.text.back();
+      jobs.push_back(std::move(job));
+    }
+    run(jobs, true);
+    for (auto& job : jobs) {
+      ArchiveBlock block{.length = static_cast<std::uint32_t>(job.length),
+                         .crc = base::crc32(job.text),
+                         .before = job.before,
+                         .message = job.encoder.finish()};
+      if (block.message.size() >= job.length) {
+        block.message = std::move(job.text);
+        ++stats.raw_blocks;
+      } else {
+        stats.coded_bytes += job.length;
+        stats.coded_message += block.message.size();
+      }
+      ++stats.blocks;
+      writer.put(block);
+    }
+  }
+  if (options.size && stats.original != *options.size)
+    throw base::Error("the original is " + std::to_string(stats.original) + " bytes long and was " + std::to_string(*options.size) +
+                      " at the start: it changed while it was read");
+  writer.finish(stats.original, crc);
+  stats.archive = writer.written();
+  return stats;
+}
+
+void Compressor::refuse_other(const ArchiveReader& archive) const {
+  const ArchiveHeader& header = archive.header();
+  if (header.model_crc != identity_.model_crc)
+    throw base::Error(archive.name() + " was compressed with another model than " + base::escape(model_.path.string(), 1024) +
+                      "; give the one it was compressed with");
+  if (header.probe_crc == identity_.probe_crc) return;
+  if (header.cpu_level != identity_.cpu_level)
+    throw base::Error(archive.name() + " was compressed at CPU level " + header.cpu_level + " and this is " + identity_.cpu_level +
+                      ", which rounds otherwise; add --cpu " + header.cpu_level);
+  throw base::Error(archive.name() +
+                    " was compressed with this model by a dormouse whose arithmetic rounds otherwise; use that version, and " +
+                    "the machine it ran on if there is a choice");
+}
+
+CompressStats Compressor::decompress(ArchiveReader& archive, const WriteBytes& original) {
+  refuse_other(archive);
+  done_ = 0;
+  CompressStats stats;
+  std::uint32_t crc = 0;
+  std::uint8_t before = archive.header().first;
+  const auto write = [&](std::span<const std::uint8_t> bytes) {
+    crc = base::crc32(bytes, crc);
+    stats.original += bytes.size();
+    original(bytes);
+  };
+  const auto changed = [&] {
+    throw base::Damaged(archive.name() + " has a block, number " + std::to_string(stats.blocks) +
+                        ", that does not become what was compressed; it was changed, or this machine rounds otherwise");
+  };
+  if (archive.header().size != 0) write({&before, 1});
+  for (bool more = true; more;) {
+    std::vector<ArchiveBlock> blocks;
+    std::vector<Job> jobs;
+    for (ArchiveBlock block; blocks.size() < kMostLanes && (more = archive.next(block));) blocks.push_back(std::move(block));
+    for (const auto& block : blocks) {
+      if (block.raw()) continue;
+      Job job;
+      job.before = block.before;
+      job.length = block.length;
+      job.decoder = RangeDecoder(block.message);
+      jobs.push_back(std::move(job));
+    }
+    run(jobs, false);
+    auto job = jobs.begin();
+    for (auto& block : blocks) {
+      const auto& text = block.raw() ? block.message : job->text;
+      const bool whole = block.raw() || (!job->damaged && job->decoder.complete());
+      if (!whole || block.before != before || base::crc32(text) != block.crc) changed();
+      before = text.back();
+      ++stats.blocks;
+      if (block.raw()) {
+        ++stats.raw_blocks;
+      } else {
+        stats.coded_bytes += block.length;
+        stats.coded_message += block.message.size();
+        ++job;
+      }
+      write(text);
+    }
+  }
+  if (crc != archive.original_crc())
+    throw base::Damaged(archive.name() + " does not become what was compressed (checksum); it was changed after it was written");
+  stats.archive = archive.archive_size();
+  return stats;
+}
+
+}  // namespace dormouse::decode

@@ -1,0 +1,60 @@
+// Any file in the bits a model needs to predict it, and back, byte for byte: arithmetic coding over the step form (docs/formats/dmz.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "decode/archive.h"
+#include "decode/lanes.h"
+#include "network/dormouse/model_file.h"
+
+namespace dormouse::decode {
+
+inline constexpr std::uint32_t kDefaultBlock = 1U << 16;
+
+// What must be equal at both ends.
+struct Identity {
+  std::uint32_t model_crc = 0;  // CRC-32 of the config as TOML, then of every parameter as f32, in the order of for_each
+  std::uint32_t probe_crc = 0;  // CRC-32 of the counts (u32, quantise) after each of 256 fixed bytes read from the start
+  std::string cpu_level;        // ops::cpu_level(), to say which one would have worked
+  bool operator==(const Identity&) const = default;
+};
+
+struct CompressOptions {
+  std::uint32_t block = kDefaultBlock;     // bytes coded from one state, 1 .. kLargestBlock
+  std::optional<std::uint64_t> size = {};  // of the original, where it is known
+};
+
+struct CompressStats {
+  std::uint64_t original = 0, archive = 0;           // bytes
+  std::uint64_t coded_bytes = 0, coded_message = 0;  // of the blocks that are coded: original and message, bytes
+  std::uint64_t blocks = 0, raw_blocks = 0;
+};
+
+// Blocks are read side by side in lanes; the archive depends neither on their number nor on the thread count.
+class Compressor {
+ public:
+  explicit Compressor(network::Model& model);  // outlives the compressor
+  const Identity& identity() const { return identity_; }
+
+  // base::Error when the original is not of the size given.
+  CompressStats compress(const ReadBytes& original, const WriteBytes& archive, const CompressOptions& options = {});
+  // Bytes are written when the checksum of their block holds; nothing before the identity does. The archive is whole and the original
+  // complete only when this returns. base::Error when the archive is of another model or another arithmetic.
+  CompressStats decompress(ArchiveReader& archive, const WriteBytes& original);
+
+  std::function<void(std::uint64_t bytes)> progress;  // of the original, now and then
+
+ private:
+  struct Job;
+  void run(std::vector<Job>& jobs, bool encode);
+  void refuse_other(const ArchiveReader& archive) const;
+  network::Model& model_;
+  Identity identity_;
+  std::optional<Lanes> lanes_;
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace dormouse::decode
