@@ -318,7 +318,7 @@ std::string holder_of(int descriptor) {
 
 }  // namespace
 
-Lock::Lock(const std::filesystem::path& path) {
+Lock::Lock(const std::filesystem::path& path) : path_(path) {
   check_path(path);
   const int descriptor = open_retrying(path, O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) fail("open the lock", path, errno);
@@ -346,6 +346,16 @@ Lock::Lock(const std::filesystem::path& path) {
     throw;
   }
   descriptor_ = descriptor;
+}
+
+void Lock::require_held() const {
+  struct stat ours = {};
+  struct stat named = {};
+  if (::fstat(descriptor_, &ours) == 0 && ::stat(path_.c_str(), &named) == 0 && ours.st_dev == named.st_dev && ours.st_ino == named.st_ino)
+    return;
+  throw Error(fmt::format(
+      "\"{}\" is no longer the lock this process took: its directory was renamed, removed or replaced; nothing is written there",
+      shown(path_)));
 }
 
 // The file stays: removing it would let two processes lock two different files of one name.

@@ -60,7 +60,11 @@ class Lock {
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
 
+  // The name still leads to the locked file. Not so after its directory was renamed or removed, or the file itself: Error.
+  void require_held() const;
+
  private:
+  std::filesystem::path path_;
   int descriptor_ = -1;
 };
 

@@ -64,8 +64,12 @@ struct Walk {
       children.push_back(entries->path());
     }
     if (error) unreadable(directory.name.empty() ? "." : directory.name);
-    const auto is_cache = [](const fs::path& path) { return path.filename() == "CMakeCache.txt"; };
-    if (!directory.name.empty() && std::ranges::any_of(children, is_cache)) {
+    const auto has = [&](std::string_view name) {
+      return std::ranges::any_of(children, [&](const fs::path& path) { return path.filename() == name; });
+    };
+    const bool build_tree = has("CMakeCache.txt");
+    const bool run = has("config.toml") && has("metrics.jsonl") && has("lock");
+    if (!directory.name.empty() && (build_tree || run)) {
       ++corpus.skipped_other;
       return;
     }

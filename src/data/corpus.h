@@ -25,8 +25,9 @@ struct CorpusOptions {
 };
 
 // What was found. Sorted by relative path (bytewise). Hidden entries, directory symlinks, build trees (a directory below the root with
-// CMakeCache.txt), empty files and everything that is not a regular readable file (a symlink counts as its target) are skipped and
-// counted; nothing but a regular file is ever opened. What --include/--exclude leave out is not counted.
+// CMakeCache.txt), runs of this program (one with config.toml, metrics.jsonl and lock), empty files and everything that is not a regular
+// readable file (a symlink counts as its target) are skipped and counted; nothing but a regular file is ever opened. What
+// --include/--exclude leave out is not counted.
 struct Corpus {
   std::vector<CorpusFile> files;
   std::uint64_t bytes = 0;  // sum of files[i].bytes()

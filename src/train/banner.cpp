@@ -88,7 +88,8 @@ void print_summary(const RunDirectory& directory, const RunConfig& config, const
   std::istringstream table(standing(progress.anchors, progress.last_bpb));
   for (std::string line; std::getline(table, line);) base::log_line(line);
   const std::string run = shell_word(directory.name());
-  base::log_line(fmt::format("files: {}/ (model.dmexp, checkpoint.safetensors, best.safetensors, config.toml, metrics.jsonl, log.txt)", run));
+  base::log_line(
+      fmt::format("files: {}/ (model.dmexp, checkpoint.safetensors, best.safetensors, config.toml, metrics.jsonl, log.txt)", run));
   base::log_line(fmt::format("next:  dormouse generate {} -p \"Once upon a time\" -n 300", run));
   if (config.train.steps > 0 || progress.finished()) {
     base::log_line(

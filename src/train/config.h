@@ -24,6 +24,8 @@ struct RunInfo {
   bool operator==(const RunInfo&) const = default;
 };
 
+inline constexpr std::int64_t kMostSteps = 1'000'000'000'000;
+
 // Section [train]. 0 or "" means "derived": resolve_new fills it in before anything is written.
 struct TrainConfig {
   std::int64_t steps = 0;  // 0: by time_limit
@@ -81,7 +83,7 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
 template <class Config, class Visit>
 void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remove_const_t<Config>, TrainConfig> {
   using config::Field;
-  visit(Field{.name = "steps", .doc = "length of the run in steps; 0: by time_limit", .min = 0, .max = 1e12}, c.steps);
+  visit(Field{.name = "steps", .doc = "length of the run in steps; 0: by time_limit", .min = 0, .max = kMostSteps}, c.steps);
   visit(Field{.name = "time_limit", .doc = "length of the run in seconds of training; 0: by steps", .min = 0, .max = 1e9}, c.time_limit);
   visit(Field{.name = "batch", .doc = "rows per forward pass", .min = 1, .max = 65536}, c.batch);
   visit(Field{.name = "seq_len", .doc = "bytes per row; 0: the model's max_seq_len", .min = 0, .max = 1048576}, c.seq_len);

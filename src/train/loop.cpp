@@ -26,9 +26,11 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-Run::Run(const Request& request, bool json, RunDirectory directory, RunConfig config, RunData data, data::ByteStream& stream)
+Run::Run(const Request& request, bool json, RunDirectory directory, const base::Lock& lock, RunConfig config, RunData data,
+         data::ByteStream& stream)
     : request_(request),
       directory_(std::move(directory)),
+      lock_(lock),
       config_(std::move(config)),
       data_(std::move(data)),
       stream_(stream),
@@ -51,7 +53,7 @@ bool Run::open() {
   }
   keep_config();
   progress_ = resumed->progress;
-  saver_.emplace(directory_, progress_.step);
+  saver_.emplace(directory_, lock_, progress_.step);
   if (resumed->from_previous) {
     log_.event({{"event", std::string("previous")}, {"step", progress_.step}});
     save_now();
@@ -91,7 +93,7 @@ void Run::begin_anew() {
               {"eval_bytes", static_cast<std::int64_t>(data_.window.size())}});
   log_.event(anchor_metrics(progress_.anchors));
   base::log_line("  to beat  " + to_beat(progress_.anchors, static_cast<std::int64_t>(data_.window.size())));
-  saver_.emplace(directory_, -1);
+  saver_.emplace(directory_, lock_, -1);
   save_now();
 }
 
@@ -105,7 +107,12 @@ void Run::extend() {
     throw base::Error(fmt::format("{} has no stable.safetensors, the state before its decay; start another run with more --steps",
                                   base::escape(directory_.name())));
   }
-  const std::int64_t total = progress_.schedule.decay_start + progress_.schedule.decay_steps + *request_.extend;
+  const std::int64_t done = progress_.schedule.decay_start + progress_.schedule.decay_steps;
+  if (*request_.extend > kMostSteps - done) {
+    throw base::UsageError(
+        fmt::format("--extend {} makes more than the {} steps a run can have; {} are done", *request_.extend, kMostSteps, done));
+  }
+  const std::int64_t total = done + *request_.extend;
   const auto best = progress_;
   progress_ = load_checkpoint(directory_.stable(), config_, trainer_);
   progress_.best_bpb = best.best_bpb;
@@ -293,7 +300,7 @@ void Run::save_now() {
     saver_->finish();
     report_saves();
     saver_->checkpoint_now(config_, trainer_, progress_);
-    problem = report_saves();
+    problem = report_saves("the run stops");
   }
   if (problem.empty()) return;
   const std::string kept = saver_->saved_step() < 0 ? "" : fmt::format("; the checkpoint of step {} stays", saver_->saved_step());
@@ -301,13 +308,13 @@ void Run::save_now() {
 }
 
 // Says which saves failed since the last call; the failure of the newest checkpoint, if it did.
-std::string Run::report_saves() {
+std::string Run::report_saves(std::string_view consequence) {
   std::string problem;
   for (const auto& outcome : saver_->outcomes()) {
     const bool checkpoint = outcome.file == directory_.checkpoint().filename();
     if (checkpoint) problem = outcome.error;
     if (outcome.error.empty()) continue;
-    base::log_line(fmt::format("WARNING: {} of step {} was not saved: {}; training goes on", outcome.file, outcome.step, outcome.error));
+    base::log_line(fmt::format("WARNING: {} of step {} was not saved: {}; {}", outcome.file, outcome.step, outcome.error, consequence));
     log_.event({{"event", std::string("save_failed")}, {"file", outcome.file}, {"step", outcome.step}, {"error", outcome.error}});
     if (checkpoint && pace_) pace_->save_failed(progress_);
     if (outcome.file == directory_.best().filename())

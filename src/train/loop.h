@@ -3,8 +3,10 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "data/byte_stream.h"
 #include "train/checkpoint.h"
 #include "train/directory.h"
@@ -19,8 +21,9 @@ namespace dormouse::train {
 
 class Run {
  public:
-  // The lock of the directory is held; stream outlives the run.
-  Run(const Request& request, bool json, RunDirectory directory, RunConfig config, RunData data, data::ByteStream& stream);
+  // lock: of the directory, held; it and the stream outlive the run.
+  Run(const Request& request, bool json, RunDirectory directory, const base::Lock& lock, RunConfig config, RunData data,
+      data::ByteStream& stream);
 
   // The exit code, as train::run.
   int start(const MemoryPlan& plan);
@@ -40,13 +43,14 @@ class Run {
   void evaluate();
   void save();
   void save_now();
-  std::string report_saves();
+  std::string report_saves(std::string_view consequence = "training goes on");
   void check_orthonormality();
   int stopped(int signal);
   int finish();
 
   const Request& request_;
   RunDirectory directory_;
+  const base::Lock& lock_;
   RunConfig config_;
   RunData data_;
   data::ByteStream& stream_;

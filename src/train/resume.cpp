@@ -3,18 +3,29 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace dormouse::train {
 namespace {
 
+// Also a link that leads nowhere: an unmounted disk is no reason to go on without what it holds.
 bool present(const std::filesystem::path& path) {
   std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+// A step was logged, and the first save comes before the first step.
+bool has_trained(const RunDirectory& directory) {
+  constexpr std::uint64_t kStart = 1U << 16;
+  if (!present(directory.metrics())) return false;
+  const auto start = base::read_start(directory.metrics(), kStart);
+  return std::string_view(reinterpret_cast<const char*>(start.data()), start.size()).find("\"event\":\"step\"") != std::string_view::npos;
 }
 
 std::string names_of_weights(const RunDirectory& directory) {
@@ -48,7 +59,7 @@ std::optional<Resumed> load_newest(const RunDirectory& directory, RunConfig& con
       reason = damage.what();
     }
   } else if (!present(directory.previous())) {
-    if (!names_of_weights(directory).empty())
+    if (has_trained(directory) || !names_of_weights(directory).empty())
       refuse(directory, "it has no checkpoint.safetensors and no previous.safetensors to resume from");
     return std::nullopt;
   }

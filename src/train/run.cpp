@@ -60,7 +60,7 @@ int run(const Request& request, bool json) {
     if (directory.exists()) throw base::Error(fmt::format("{} was started by another process just now", base::escape(directory.name())));
   }
   remove_stale_temporaries(directory);
-  return Run(request, json, directory, config, std::move(data), *stream).start(plan);
+  return Run(request, json, directory, *lock, config, std::move(data), *stream).start(plan);
 }
 
 }  // namespace dormouse::train

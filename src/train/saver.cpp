@@ -30,7 +30,8 @@ std::string failure_of(const std::function<void()>& action) {
 
 }  // namespace
 
-Saver::Saver(RunDirectory directory, std::int64_t saved_step) : directory_(std::move(directory)), saved_step_(saved_step) {}
+Saver::Saver(RunDirectory directory, const base::Lock& lock, std::int64_t saved_step)
+    : directory_(std::move(directory)), lock_(lock), saved_step_(saved_step) {}
 
 Saver::~Saver() {
   if (thread_.joinable()) thread_.join();
@@ -78,6 +79,7 @@ bool Saver::copy() {
 
 void Saver::prepare(SavedState state, const std::filesystem::path& path, const std::filesystem::path& previous, std::int64_t step) {
   finish();
+  lock_.require_held();
   running_ = {path.filename().string(), step, ""};
   path_ = path;
   previous_ = previous;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/file.h"
 #include "train/checkpoint.h"
 #include "train/directory.h"
 
@@ -26,7 +27,8 @@ struct SaveOutcome {
 class Saver {
  public:
   // saved_step: that of the checkpoint on disk, -1 when there is none.
-  Saver(RunDirectory directory, std::int64_t saved_step);
+  // lock: of the directory; every save asks first whether it still holds. Outlives the saver.
+  Saver(RunDirectory directory, const base::Lock& lock, std::int64_t saved_step);
   ~Saver();  // waits for the save in progress
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -57,6 +59,7 @@ class Saver {
   void take_outcome();
 
   RunDirectory directory_;
+  const base::Lock& lock_;
   std::int64_t saved_step_, failed_ = 0, stalled_ = 0;
   std::thread thread_;
   std::atomic<bool> ended_ = false;  // of the save in thread_, which owns the next six until then

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "evaluate/anchors.h"
 
@@ -70,11 +72,20 @@ std::string compute_anchors(const RunData& data, bool slow_compressors) {
   options.compressors = data.train.bytes <= kLargestCompressed;
   options.slow_compressors = slow_compressors;
   const auto fit = data::read_corpus(data.train);
-  std::string text;
-  for (const auto& anchor : evaluate::anchors(fit, data.window, options)) {
-    if (std::isfinite(anchor.bpb)) text += fmt::format("{} {}\n", anchor.name, anchor.bpb);
+  const auto compute = [&] {
+    std::string text;
+    for (const auto& anchor : evaluate::anchors(fit, data.window, options)) {
+      if (std::isfinite(anchor.bpb)) text += fmt::format("{} {}\n", anchor.name, anchor.bpb);
+    }
+    return text;
+  };
+  try {
+    return compute();
+  } catch (const base::Error& error) {
+    base::log_line(fmt::format("WARNING: the compressors are left out of the anchors: {}", error.what()));
   }
-  return text;
+  options.compressors = false;
+  return compute();
 }
 
 std::vector<report::Metric> anchor_metrics(const std::string& anchors) {

@@ -240,6 +240,20 @@ TEST_F(FileTest, ALockOfAKilledProcessIsFree) {
   const Lock free(path);  // the stale pid inside does not matter
 }
 
+TEST_F(FileTest, ALockIsHeldOnlyWhileItsNameLeadsToIt) {
+  fs::create_directory(folder_ / "run");
+  const Lock lock(folder_ / "run" / "lock");
+  EXPECT_NO_THROW(lock.require_held());
+  fs::rename(folder_ / "run", folder_ / "moved");
+  EXPECT_THROW(lock.require_held(), Error) << "its directory has another name";
+  fs::create_directory(folder_ / "run");
+  const Lock other(folder_ / "run" / "lock");
+  EXPECT_THROW(lock.require_held(), Error) << "another lock has its name";
+  EXPECT_NO_THROW(other.require_held());
+  fs::remove(folder_ / "run" / "lock");
+  EXPECT_THROW(other.require_held(), Error) << "its file is gone";
+}
+
 TEST_F(FileTest, TheHolderInALockFileIsEscaped) {
   const fs::path path = folder_ / "lock";
   const Lock lock(path);

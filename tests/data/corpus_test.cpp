@@ -55,6 +55,17 @@ TEST(Corpus, SkipsAndCountsHiddenEntriesLinksAndBuildTrees) {
   EXPECT_EQ(corpus.summary(), "3 files, 12 B; skipped 2 hidden, 4 empty or not a regular file");
 }
 
+TEST(Corpus, SkipsTheRunsOfThisProgramBelowTheRoot) {
+  const TemporaryDirectory directory;
+  for (const char* name : {"config.toml", "metrics.jsonl", "lock", "best.safetensors"}) {
+    directory.write(std::string("runs/a/") + name, "text");
+    directory.write(name, "text");
+  }
+  directory.write("site/config.toml", "a config of something else");
+  EXPECT_EQ(names(find_corpus(directory.path())),
+            (std::vector<std::string>{"best.safetensors", "config.toml", "lock", "metrics.jsonl", "site/config.toml"}));
+}
+
 TEST(Corpus, ARootThatIsABuildTreeHiddenOrALinkIsTakenAsAsked) {
   const TemporaryDirectory directory;
   directory.write(".notes/CMakeCache.txt", "text");

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -137,9 +138,23 @@ TEST_F(RunTest, ARunAfterAKillBeforeItsFirstSaveStartsAnew) {
   std::filesystem::remove(checkpoint("a"));
   std::filesystem::remove(directory_.path / "a" / "previous.safetensors");
   EXPECT_THROW(start("a", {"steps=3"}), base::Error) << "weights without a checkpoint are not overwritten";
-  // What a kill before the first save leaves: the config, the log and the metrics.
   for (const char* name : {"best.safetensors", "stable.safetensors"}) std::filesystem::remove(directory_.path / "a" / name);
+  EXPECT_THROW(start("a", {"steps=3"}), base::Error) << "a run that logged steps has lost its checkpoints: it does not start over";
+  // What a kill before the first save leaves: the config, the log and metrics without a step.
+  std::ofstream(directory_.path / "a" / "metrics.jsonl") << "{\"event\":\"start\"}\n";
   ASSERT_EQ(start("a", {"steps=3"}), 0);
+  ASSERT_EQ(start("b", {"steps=3"}), 0);
+  expect_same_tensors(checkpoint("a"), checkpoint("b"));
+}
+
+TEST_F(RunTest, AnExtensionBeyondTheLongestRunIsRefusedBeforeAnythingChanges) {
+  ASSERT_EQ(start("a", {"steps=3"}), 0);
+  for (const std::int64_t steps : {kMostSteps, std::numeric_limits<std::int64_t>::max()}) {
+    Request request;
+    request.run_directory = directory_.path / "a";
+    request.extend = steps;
+    EXPECT_THROW(run(request, false), base::UsageError) << steps;
+  }
   ASSERT_EQ(start("b", {"steps=3"}), 0);
   expect_same_tensors(checkpoint("a"), checkpoint("b"));
 }
