@@ -43,8 +43,8 @@ std::vector<std::uint8_t> read_start(const std::filesystem::path& path, std::uin
 // `name` is what a killed writer of the file `base` leaves behind: "<base>.tmp.<digits>".
 bool is_temporary_of(std::string_view name, std::string_view base);
 
-// Writes through `write` into "<path>.tmp.<pid>", fsyncs, renames over `path`, fsyncs the directory. On any failure the
-// temporary is removed and `path` is untouched.
+// Writes through `write` into "<path>.tmp.<pid>", fsyncs, renames over `path`, fsyncs the directory. On a failure the temporary is
+// removed and `path` is untouched, except when only the last fsync failed: `path` is the new file then, and a power cut may undo that.
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(File&)>& write);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 // The same; the file that stood under `path` is kept as `previous`, in the same directory. First `previous` becomes a hard link of it,

@@ -1,7 +1,6 @@
 #include "train/banner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <sstream>
 
 #include <fmt/format.h>

@@ -42,7 +42,7 @@ struct TrainConfig {
   std::int64_t retract_every = 1, retract_iters = 3;
   double decay_fraction = 0.35;
   std::int64_t seed = 1;
-  std::string compute;                                         // derived: f32 (docs/decisions/0001-gemm.md)
+  std::string compute;                                         // derived: f32 (docs/decisions/0002-compute-type.md)
   std::int64_t log_every = 0, eval_every = 0, ckpt_every = 0;  // steps; 0: by time
   std::int64_t eval_bytes = 256 * 1024;
   bool eval_depths = false, tensorboard = false;

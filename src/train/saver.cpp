@@ -128,8 +128,8 @@ std::vector<SaveOutcome> Saver::outcomes() {
 
 void Saver::prepare_checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress) {
   finish();
-  const bool later = saved_step_ >= 0 && saved_step_ != progress.step;
-  prepare(checkpoint_state(config, trainer, progress), directory_.checkpoint(), later ? directory_.previous() : std::filesystem::path(),
+  const bool rotate = saved_step_ >= 0 && saved_step_ != progress.step;
+  prepare(checkpoint_state(config, trainer, progress), directory_.checkpoint(), rotate ? directory_.previous() : std::filesystem::path(),
           progress.step);
 }
 

@@ -34,7 +34,7 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   // Each waits for the save before it, copies the state and returns while the copy is written; without memory for the first copy it
-  // writes at once and training waits (counted). A checkpoint of a later step than the one on disk keeps that one as previous.safetensors.
+  // writes at once and training waits (counted). A checkpoint of another step than the one on disk keeps that one as previous.safetensors.
   void checkpoint(const RunConfig& config, Trainer& trainer, const Progress& progress);
   void checkpoint_now(const RunConfig& config, Trainer& trainer, const Progress& progress);  // neither copies nor returns before its end
   void stable(const RunConfig& config, Trainer& trainer, const Progress& progress);
