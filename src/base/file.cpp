@@ -338,9 +338,8 @@ Lock::Lock(const std::filesystem::path& path) : path_(path) {
     if (::gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "?");
     const std::string text = fmt::format("{} {}\n", ::getpid(), host.data());
     if (::ftruncate(descriptor, 0) != 0) fail("write the lock", path, errno);
-    if (::pwrite(descriptor, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-      fail_write(path, descriptor, text.size(), errno);
-    }
+    const ssize_t put = ::pwrite(descriptor, text.data(), text.size(), 0);
+    if (put != static_cast<ssize_t>(text.size())) fail_write(path, descriptor, text.size(), put < 0 ? errno : EIO);
   } catch (...) {
     ::close(descriptor);
     throw;

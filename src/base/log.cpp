@@ -115,7 +115,11 @@ void close_log_file() {
   if (!log.file) return;
   File file = std::move(*log.file);
   log.file.reset();
-  file.close();
+  try {
+    file.close();
+  } catch (const Error& error) {  // called where nothing may be thrown
+    to_stderr(fmt::format("the log file may lack its end: {}\n", error.what()));
+  }
 }
 
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }

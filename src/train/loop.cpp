@@ -267,9 +267,9 @@ void Run::evaluate() {
   progress_.last_bpb = result.bpb;
   progress_.last_eval_step = progress_.step;
   progress_.window = static_cast<std::int64_t>(data_.window.size());
+  saver_->finish();
+  report_saves();  // a best that was not written is not what this one must beat
   if (result.bpb < progress_.best_bpb) {
-    saver_->finish();
-    report_saves();
     best_before_ = {progress_.best_bpb, progress_.best_step};
     progress_.best_bpb = result.bpb;
     progress_.best_step = progress_.step;

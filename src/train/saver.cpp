@@ -158,6 +158,7 @@ void Saver::best(const RunConfig& config, Trainer& trainer, const Progress& prog
 
 void Saver::export_now(const RunConfig& config, Trainer& trainer, const Progress& progress) {
   finish();
+  lock_.require_held();
   const SavedState state = weights_state(config, trainer, progress);
   SaveOutcome outcome{directory_.exported().filename().string(), progress.step, ""};
   outcome.error = failure_of([&] { write_export(directory_.exported(), directory_.checkpoint(), config, progress, state); });
