@@ -67,7 +67,7 @@ TEST_F(ProgramSignals, InASaveItEndsWithACompleteCheckpoint) {
 TEST_F(ProgramSignals, ASecondOneEndsTheProcessAtOnceAndTheCheckpointBeforeIsWhole) {
   const Words flags = {"--steps", "100000", "--log-every", "1", "--ckpt-every", "5"};
   ASSERT_EQ(stop_at(train("a", flags), "fault: fsync", SIGTERM, "fsync:2+:stall:checkpoint", SIGINT), 130) << err_;
-  EXPECT_LT(seconds_, 0.5) << "it did not wait for the flush of a second";
+  EXPECT_LT(seconds_, 0.9) << "it did not wait for the flush of a second";
   expect_whole("a");
   EXPECT_EQ(step_of(run_file("a", "checkpoint.safetensors")), 0);
   ASSERT_EQ(stop_at(resume("a"), "resumed at step 0", SIGTERM), 143) << err_;
@@ -79,7 +79,7 @@ TEST_F(ProgramSignals, WhileLoadingItEndsAtOnceAndTheCheckpointIsAsItWas) {
   const std::string before = text_of(run_file("a", "checkpoint.safetensors"));
   // The flush of config.toml, which --log-every changes, stands for a long load.
   ASSERT_EQ(stop_at(resume("a", {"--log-every", "3"}), "fault: fsync", SIGTERM, "fsync:1:stall:config"), 143) << err_;
-  EXPECT_LT(seconds_, 0.5);
+  EXPECT_LT(seconds_, 0.9);
   EXPECT_EQ(text_of(run_file("a", "checkpoint.safetensors")), before);
   ASSERT_EQ(run(resume("a")), 0) << err_;
   expect_no_temporary("a");
@@ -88,7 +88,7 @@ TEST_F(ProgramSignals, WhileLoadingItEndsAtOnceAndTheCheckpointIsAsItWas) {
   train::testing::write(folder() / "text.txt", train::testing::some_text(3000000));
   ASSERT_EQ(stop_at(train("b", {"--steps", "20"}), "  length ", SIGINT), 130) << err_;
   EXPECT_FALSE(fs::exists(run_file("b", "checkpoint.safetensors"))) << "the anchors were over that early";
-  EXPECT_LT(seconds_, 0.5);
+  EXPECT_LT(seconds_, 0.9);
 }
 
 }  // namespace
