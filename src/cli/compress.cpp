@@ -194,7 +194,7 @@ CLI::App* add(CLI::App& app, const char* name, const char* doc, Flags& flags) {
 void add_compress(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   auto* command = add(app, "compress", "any file, in the bits a model needs to predict it", *flags);
-  command->add_option("--block", flags->block, "bytes coded from one state, at most 1Mi (default 64Ki)")->type_name("BYTES");
+  command->add_option("--block", flags->block, "bytes coded from one state, at most 1Mi (default 16Ki)")->type_name("BYTES");
   command->footer(
       "OUT appears when it is complete. Only the same export, CPU level and arithmetic read it again.\n"
       "Examples:\n"

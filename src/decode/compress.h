@@ -12,7 +12,7 @@
 
 namespace dormouse::decode {
 
-inline constexpr std::uint32_t kDefaultBlock = 1U << 16;
+inline constexpr std::uint32_t kDefaultBlock = 1U << 14;
 
 // What must be equal at both ends.
 struct Identity {

@@ -128,7 +128,7 @@ TEST(Compress, RandomBytesGrowByLessThanOnePercentAndAreStoredRaw) {
   const Bytes original = random_bytes(200'000, 1);
   CompressStats stats;
   const Bytes archive = f.compress(original, {}, &stats);
-  EXPECT_LT(archive.size(), original.size() + original.size() / 1000);
+  EXPECT_LT(archive.size(), original.size() + original.size() / 500);
   EXPECT_EQ(stats.raw_blocks, stats.blocks);
   EXPECT_EQ(f.decompress(archive), original);
 }
