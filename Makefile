@@ -41,7 +41,7 @@ check:
 	tools/format --check
 	sh tests/edges/edges_test.sh
 	sh tests/edges/shape_test.sh
-	cmake --preset asan
+	cmake --preset asan -DDORMOUSE_LONG_TESTS=OFF
 	cmake --build build-asan --parallel $(JOBS)
 	tools/test build-asan -LE slow
 
