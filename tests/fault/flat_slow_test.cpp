@@ -51,16 +51,18 @@ TEST_F(FlatTest, MemoryAndHandlesStayFlatOverFiveThousandStepsWithSavesEvaluatio
     least_threads = std::min(least_threads, use.threads), most_threads = std::max(most_threads, use.threads);
   }
   printf("open files %ld to %ld, threads %ld to %ld\n", fewest, most, least_threads, most_threads);
-  EXPECT_LE(most - fewest, 1);
+  EXPECT_LE(most - fewest, 3) << "a save in progress holds up to three, a leak one or more a save";
   EXPECT_LE(most_threads - least_threads, 1);
 
-  // Within each process, from its 300th step on.
+  // Within each process, from its 300th step on: the second half against the first.
   std::vector<double> bytes;
   const auto judge = [&] {
     ASSERT_GT(bytes.size(), 10U);
-    const auto [least, largest] = std::minmax_element(bytes.begin(), bytes.end());
-    printf("private bytes over %zu log lines: %.0f to %.0f\n", bytes.size(), *least, *largest);
-    EXPECT_LE(*largest, 1.02 * bytes.front());
+    const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() / 2);
+    const double before = *std::max_element(bytes.begin(), middle);
+    const double after = *std::max_element(middle, bytes.end());
+    printf("private bytes over %zu log lines: at most %.0f, then %.0f\n", bytes.size(), before, after);
+    EXPECT_LE(after, 1.01 * before);
     bytes.clear();
   };
   std::int64_t first = 0;
