@@ -200,6 +200,10 @@ int run(const Flags& flags) {
   }
   if (flags.format == "gguf" && flags.dtype == "ternary")
     text += "  TQ2_0 keeps its scales in f16: its values are not exactly those of a .dmexp\n";
+  if (flags.format == "gguf" && flags.force)
+    text += fmt::format(
+        "  factors that were not ternary are rounded; what that costs is measured by: dormouse export {} --dtype ternary --force\n",
+        base::shell_word(flags.source));
   if (written.rounded) {
     std::string reason;
     if (const auto damage = damage_of(plan, model, reason)) {

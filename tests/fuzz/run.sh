@@ -5,6 +5,7 @@ set -eu
 build=$1 seconds=$2 corpus=${3:-$1/corpus}
 here=$(cd "$(dirname "$0")" && pwd)
 for program in "$build"/fuzz_*; do
+  case $program in *.log | *.obj) continue ;; esac
   reader=$(basename "$program" | sed 's/^fuzz_//')
   mkdir -p "$corpus/$reader"
   echo "fuzz_$reader: ${seconds} s"
