@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
@@ -188,6 +189,17 @@ std::vector<std::uint8_t> read_start(const std::filesystem::path& path, std::uin
   return bytes;
 }
 
+void for_chunks(const File& file, std::uint64_t at, std::uint64_t bytes,
+                const std::function<void(std::uint64_t done, std::span<const std::uint8_t> piece)>& use) {
+  constexpr std::uint64_t kChunk = 1U << 20;
+  std::vector<std::uint8_t> chunk(static_cast<std::size_t>(std::min(bytes, kChunk)));
+  for (std::uint64_t done = 0; done < bytes; done += chunk.size()) {
+    chunk.resize(static_cast<std::size_t>(std::min(bytes - done, kChunk)));
+    file.read_exactly_at(at + done, chunk);
+    use(done, chunk);
+  }
+}
+
 namespace {
 
 // The file a name stands for: links are followed, so that a link stays one; what is no regular file is refused.
@@ -300,7 +312,7 @@ void write_file_keeping(const std::filesystem::path& path, const std::filesystem
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
-  write_file_atomically(path, [&](File& file) { file.write({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}); });
+  write_file_atomically(path, [&](File& file) { file.write(bytes_of(text)); });
 }
 
 namespace {

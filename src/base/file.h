@@ -40,6 +40,10 @@ std::vector<std::uint8_t> read_file(const std::filesystem::path& path, std::uint
 // Its first bytes, at most `count`.
 std::vector<std::uint8_t> read_start(const std::filesystem::path& path, std::uint64_t count);
 
+// use(done, piece) for bytes [at, at + bytes) of the file, in order, at most 1 MiB at a time; done: those before the piece.
+void for_chunks(const File& file, std::uint64_t at, std::uint64_t bytes,
+                const std::function<void(std::uint64_t done, std::span<const std::uint8_t> piece)>& use);
+
 // `name` is what a killed writer of the file `base` leaves behind: "<base>.tmp.<digits>".
 bool is_temporary_of(std::string_view name, std::string_view base);
 

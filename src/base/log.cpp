@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -63,7 +64,7 @@ void to_file(Log& log, std::string_view text) {
   if (!log.file) return;
   const std::string line = without_colours(text) + "\n";
   try {
-    log.file->write({reinterpret_cast<const std::uint8_t*>(line.data()), line.size()});
+    log.file->write(bytes_of(line));
   } catch (const Error& error) {
     log.file.reset();
     to_stderr(fmt::format("log file closed, the log goes on here only: {}\n", error.what()));

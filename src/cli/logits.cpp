@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -29,7 +30,7 @@ void write_npy(const std::string& path, const tensor::Tensor& x) {
   head += static_cast<char>(header.size() >> 8);
   head += header;
   base::write_file_atomically(path, [&](base::File& file) {
-    file.write({reinterpret_cast<const std::uint8_t*>(head.data()), head.size()});
+    file.write(base::bytes_of(head));
     file.write({reinterpret_cast<const std::uint8_t*>(x.bytes()), static_cast<std::size_t>(x.size()) * sizeof(float)});
   });
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "format/kind.h"
@@ -16,18 +17,6 @@ namespace {
 constexpr std::string_view kMagic = "DMPRESS";
 constexpr std::uint8_t kVersion = 1;
 constexpr std::size_t kHeaderBytes = 44, kBlockBytes = 13, kTrailerBytes = 16, kLevelBytes = 8;
-
-template <class T>
-void store(std::uint8_t* to, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) to[i] = static_cast<std::uint8_t>(value >> (8 * i));
-}
-
-template <class T>
-T load(const std::uint8_t* from) {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value | static_cast<T>(from[i]) << (8 * i));
-  return value;
-}
 
 // As many bytes as there are: a reader may give fewer at a time.
 std::size_t fill(const ReadBytes& read, std::span<std::uint8_t> out) {
@@ -46,13 +35,13 @@ ArchiveWriter::ArchiveWriter(const ArchiveHeader& header, WriteBytes sink) : sin
   std::array<std::uint8_t, kHeaderBytes> bytes{};
   std::copy(kMagic.begin(), kMagic.end(), bytes.begin());
   bytes[7] = kVersion;
-  store(&bytes[8], header.block);
-  store(&bytes[12], header.model_crc);
-  store(&bytes[16], header.probe_crc);
-  store(&bytes[20], header.size);
+  base::store_little(&bytes[8], header.block);
+  base::store_little(&bytes[12], header.model_crc);
+  base::store_little(&bytes[16], header.probe_crc);
+  base::store_little(&bytes[20], header.size);
   std::copy_n(header.cpu_level.begin(), std::min(header.cpu_level.size(), kLevelBytes), bytes.begin() + 28);
   bytes[36] = header.first;
-  store(&bytes[40], base::crc32(std::span(bytes).first(40)));
+  base::store_little(&bytes[40], base::crc32(std::span(bytes).first(40)));
   write(bytes);
 }
 
@@ -64,9 +53,9 @@ void ArchiveWriter::write(std::span<const std::uint8_t> bytes) {
 
 void ArchiveWriter::put(const ArchiveBlock& block) {
   std::array<std::uint8_t, kBlockBytes> bytes;
-  store(&bytes[0], block.length);
-  store(&bytes[4], static_cast<std::uint32_t>(block.message.size()));
-  store(&bytes[8], block.crc);
+  base::store_little(&bytes[0], block.length);
+  base::store_little(&bytes[4], static_cast<std::uint32_t>(block.message.size()));
+  base::store_little(&bytes[8], block.crc);
   bytes[12] = block.before;
   write(bytes);
   write(block.message);
@@ -76,10 +65,10 @@ void ArchiveWriter::finish(std::uint64_t size, std::uint32_t crc) {
   std::array<std::uint8_t, 4> end{};
   write(end);
   std::array<std::uint8_t, kTrailerBytes - 4> bytes;
-  store(&bytes[0], size);
-  store(&bytes[8], crc);
+  base::store_little(&bytes[0], size);
+  base::store_little(&bytes[8], crc);
   write(bytes);
-  store(end.data(), crc_);
+  base::store_little(end.data(), crc_);
   write(end);
 }
 
@@ -101,11 +90,11 @@ ArchiveReader::ArchiveReader(ReadBytes read, std::string name) : read_(std::move
   if (got < kHeaderBytes) damaged("ends inside its header");
   if (bytes[7] != kVersion)
     throw base::Error(name_ + " is of version " + std::to_string(bytes[7]) + " and this dormouse reads version 1; use a newer one");
-  if (load<std::uint32_t>(&bytes[40]) != base::crc32(head.first(40))) damaged("has a header whose checksum does not hold");
-  header_.block = load<std::uint32_t>(&bytes[8]);
-  header_.model_crc = load<std::uint32_t>(&bytes[12]);
-  header_.probe_crc = load<std::uint32_t>(&bytes[16]);
-  header_.size = load<std::uint64_t>(&bytes[20]);
+  if (base::load_little<std::uint32_t>(&bytes[40]) != base::crc32(head.first(40))) damaged("has a header whose checksum does not hold");
+  header_.block = base::load_little<std::uint32_t>(&bytes[8]);
+  header_.model_crc = base::load_little<std::uint32_t>(&bytes[12]);
+  header_.probe_crc = base::load_little<std::uint32_t>(&bytes[16]);
+  header_.size = base::load_little<std::uint64_t>(&bytes[20]);
   const std::string_view level(reinterpret_cast<const char*>(&bytes[28]), kLevelBytes);
   header_.cpu_level = level.substr(0, level.find('\0'));
   header_.first = bytes[36];
@@ -130,14 +119,14 @@ void ArchiveReader::take(std::span<std::uint8_t> out) {
 bool ArchiveReader::next(ArchiveBlock& block) {
   std::array<std::uint8_t, kBlockBytes> bytes;
   take(std::span(bytes).first(4));
-  block.length = load<std::uint32_t>(&bytes[0]);
+  block.length = base::load_little<std::uint32_t>(&bytes[0]);
   if (block.length == 0) {
     finish();
     return false;
   }
   take(std::span(bytes).subspan(4));
-  const auto stored = load<std::uint32_t>(&bytes[4]);
-  block.crc = load<std::uint32_t>(&bytes[8]);
+  const auto stored = base::load_little<std::uint32_t>(&bytes[4]);
+  block.crc = base::load_little<std::uint32_t>(&bytes[8]);
   block.before = bytes[12];
   if (block.length > header_.block || last_ || stored > block.length || header_.size - size_ < block.length || size_ == 0)
     damaged("has in block " + std::to_string(blocks_) + " lengths that do not fit together");
@@ -160,9 +149,9 @@ void ArchiveReader::finish() {
   take(std::span(bytes).first(kTrailerBytes - 4));
   const std::uint32_t crc = crc_;
   take(std::span(bytes).subspan(kTrailerBytes - 4));
-  original_crc_ = load<std::uint32_t>(&bytes[8]);
-  if (load<std::uint32_t>(&bytes[12]) != crc) damaged("does not have the checksum it was written with");
-  if (load<std::uint64_t>(&bytes[0]) != size_ || (header_.size != kUnknownSize && header_.size != size_))
+  original_crc_ = base::load_little<std::uint32_t>(&bytes[8]);
+  if (base::load_little<std::uint32_t>(&bytes[12]) != crc) damaged("does not have the checksum it was written with");
+  if (base::load_little<std::uint64_t>(&bytes[0]) != size_ || (header_.size != kUnknownSize && header_.size != size_))
     damaged("says in two places how long the original was, and they differ");
   if (size_ == 0 && original_crc_ != 0) damaged("has a checksum that is not of an empty original");
   std::array<std::uint8_t, 1> more;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/shell.h"
@@ -24,7 +25,6 @@ namespace {
 constexpr std::string_view kMagic = "DMEXPRT";
 constexpr std::string_view kAdvice = "give an export (.dmexp), or a run directory that has its model.dmexp";
 constexpr std::size_t kHeadBytes = 64;  // enough to name a file of another kind
-constexpr std::size_t kChunk = std::size_t{1} << 20;
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view why) {
   throw base::Error(fmt::format("{} {}", base::escape(path.string(), 1024), why));
@@ -34,20 +34,6 @@ constexpr std::size_t kChunk = std::size_t{1} << 20;
   throw base::Damaged(fmt::format("{} is damaged: {}; copy it again, or export it anew", base::escape(path.string(), 1024), why));
 }
 
-std::span<const std::uint8_t> bytes_of(std::string_view text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
-
-template <class T>
-void put(std::uint8_t* to, T value) {
-  for (std::size_t i = 0; i < sizeof value; ++i) to[i] = static_cast<std::uint8_t>(value >> (8 * i));
-}
-
-template <class T>
-T get(const std::uint8_t* from) {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof value; ++i) value = static_cast<T>(value | static_cast<T>(static_cast<T>(from[i]) << (8 * i)));
-  return value;
-}
-
 std::vector<std::uint8_t> head_and_header(const DmexpImage& image) {
   const std::string header = write_dmexp_header(image.header);
   if (header.size() > kDmexpLargestHeader)
@@ -55,23 +41,12 @@ std::vector<std::uint8_t> head_and_header(const DmexpImage& image) {
   std::vector<std::uint8_t> out(kDmexpFixed);
   std::copy(kMagic.begin(), kMagic.end(), out.begin());
   out[7] = static_cast<std::uint8_t>(image.header.version);
-  put(out.data() + 8, static_cast<std::uint32_t>(header.size()));
-  put(out.data() + 12, image.header.payload_bytes);
-  put(out.data() + 20, base::crc32(image.payload));
-  const auto text = bytes_of(header);
+  base::store_little(out.data() + 8, static_cast<std::uint32_t>(header.size()));
+  base::store_little(out.data() + 12, image.header.payload_bytes);
+  base::store_little(out.data() + 20, base::crc32(image.payload));
+  const auto text = base::bytes_of(header);
   out.insert(out.end(), text.begin(), text.end());
   return out;
-}
-
-// `read(offset, span)` in pieces of 1 MiB.
-template <class Use>
-void in_chunks(const base::File& file, std::uint64_t at, std::uint64_t bytes, const Use& use) {
-  std::vector<std::uint8_t> chunk(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kChunk)));
-  for (std::uint64_t done = 0; done < bytes; done += chunk.size()) {
-    chunk.resize(static_cast<std::size_t>(std::min<std::uint64_t>(bytes - done, kChunk)));
-    file.read_exactly_at(at + done, chunk);
-    use(done, std::span<const std::uint8_t>(chunk));
-  }
 }
 
 // Names a file that does not begin as an export does, and the command that makes one of it.
@@ -156,7 +131,7 @@ std::uint64_t write_dmexp(const std::filesystem::path& path, const DmexpImage& i
   const base::File file = base::File::open_read(path);
   bool same = file.size() == head.size() + image.payload.size() && back.header().payload_bytes == image.payload.size();
   const auto compare = [&](std::uint64_t at, std::span<const std::uint8_t> wanted) {
-    in_chunks(file, at, wanted.size(), [&](std::uint64_t done, std::span<const std::uint8_t> chunk) {
+    base::for_chunks(file, at, wanted.size(), [&](std::uint64_t done, std::span<const std::uint8_t> chunk) {
       same = same && std::equal(chunk.begin(), chunk.end(), wanted.begin() + static_cast<std::ptrdiff_t>(done));
     });
   };
@@ -179,14 +154,14 @@ DmexpFile::DmexpFile(const std::filesystem::path& path) : path_(path) {
   const int version = head[7];
   if (version != 1 && version != 2)
     refuse(path, fmt::format("is a dormouse export of version {}; this program reads 1 and 2: use the version that wrote it", version));
-  const std::uint64_t length = get<std::uint32_t>(head.data() + 8), payload = get<std::uint64_t>(head.data() + 12);
-  payload_crc_ = get<std::uint32_t>(head.data() + 20);
+  const std::uint64_t length = base::load_little<std::uint32_t>(head.data() + 8), payload = base::load_little<std::uint64_t>(head.data() + 12);
+  payload_crc_ = base::load_little<std::uint32_t>(head.data() + 20);
   payload_at_ = kDmexpFixed + length;
   if (length > kDmexpLargestHeader) refuse_damaged(path, fmt::format("its header would be {} bytes long; at most 16 MiB are read", length));
   if (payload_at_ > size_ || payload != size_ - payload_at_)
     refuse_damaged(path, fmt::format("it has {} bytes; its lengths say {} + {} + {}", size_, kDmexpFixed, length, payload));
   std::uint32_t crc = 0;
-  in_chunks(*file_, payload_at_, payload, [&](std::uint64_t, std::span<const std::uint8_t> chunk) { crc = base::crc32(chunk, crc); });
+  base::for_chunks(*file_, payload_at_, payload, [&](std::uint64_t, std::span<const std::uint8_t> chunk) { crc = base::crc32(chunk, crc); });
   if (crc != payload_crc_) refuse_damaged(path, fmt::format("its payload has CRC {:08x}, not {:08x}", crc, payload_crc_));
   std::string header(static_cast<std::size_t>(length), '\0');
   file_->read_exactly_at(kDmexpFixed, {reinterpret_cast<std::uint8_t*>(header.data()), header.size()});

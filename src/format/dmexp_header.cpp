@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <span>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "config/toml.h"
@@ -26,8 +26,6 @@ constexpr std::string_view kTensorHeading = "[[tensors]]";
 constexpr std::uint64_t kLargestTotal = std::uint64_t{1} << 62;
 // A TOML value takes some hundred bytes in memory and can be written in two: what a header of N tensors can need is bounded by N.
 constexpr std::size_t kMostTensors = 65536, kItemsPerTensor = 16, kFreeItems = 4096;
-
-std::span<const std::uint8_t> bytes_of(std::string_view text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + kDmexpAlignment - 1) / kDmexpAlignment * kDmexpAlignment; }
 
@@ -105,7 +103,7 @@ bool check_comment(std::string_view text, std::string_view where) {
   }
   const std::string_view digits = tail.substr(kCommentStart.size(), 8);
   const std::string_view body = text.substr(0, text.size() - kCommentBytes);
-  const std::string expected = fmt::format("{:08x}", base::crc32(bytes_of(body)));
+  const std::string expected = fmt::format("{:08x}", base::crc32(base::bytes_of(body)));
   if (digits != expected || !body.ends_with('\n') || (kDmexpFixed + text.size()) % kDmexpAlignment != 0)
     refuse_damaged(where, fmt::format("its header has CRC {}, not {}", expected, base::escape(digits)));
   return true;
@@ -192,7 +190,7 @@ std::string write_dmexp_header(const DmexpHeader& header) {
     put("overflowed", std::int64_t{0});
   }
   while ((kDmexpFixed + text.size() + kCommentBytes) % kDmexpAlignment != 0) text += '\n';
-  return text + fmt::format("{}{:08x}\n", kCommentStart, base::crc32(bytes_of(text)));
+  return text + fmt::format("{}{:08x}\n", kCommentStart, base::crc32(base::bytes_of(text)));
 }
 
 DmexpHeader parse_dmexp_header(std::string_view text, int version, std::string_view where) {

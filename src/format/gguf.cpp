@@ -24,7 +24,6 @@ constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kAlignment = 32, kLargestAlignment = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostDims = 4, kLongestName = 63, kLongestKey = 65535;
 constexpr std::string_view kCrcKey = "dormouse.data_crc32";
-constexpr std::size_t kChunk = std::size_t{1} << 20;
 
 // Metadata value types.
 enum : std::uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
@@ -349,12 +348,7 @@ GgufFile::GgufFile(const std::filesystem::path& path) : path_(path) {
   has_checksum_ = crc.has_value();
   if (!crc) return;
   std::uint32_t found = 0;
-  std::vector<std::uint8_t> chunk;
-  for (std::uint64_t done = 0; done < size - begin; done += chunk.size()) {
-    chunk.resize(static_cast<std::size_t>(std::min<std::uint64_t>(size - begin - done, kChunk)));
-    file_->read_exactly_at(begin + done, chunk);
-    found = base::crc32(chunk, found);
-  }
+  base::for_chunks(*file_, begin, size - begin, [&](std::uint64_t, std::span<const std::uint8_t> chunk) { found = base::crc32(chunk, found); });
   if (found != *crc) refuse_damaged(path, fmt::format("its tensors have CRC {:08x}, not {:08x}", found, *crc));
 }
 

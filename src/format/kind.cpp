@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -69,9 +70,7 @@ bool is_text(std::string_view text) {
 // A small length, then JSON.
 bool is_safetensors(std::string_view text) {
   if (text.size() < 9) return false;
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < 8; ++i) length |= std::uint64_t{static_cast<std::uint8_t>(text[i])} << (8 * i);
-  return length <= kLargestJson && std::string_view("{ \t\r\n").find(text[8]) != std::string_view::npos;
+  return base::load_little<std::uint64_t>(base::bytes_of(text).data()) <= kLargestJson && std::string_view("{ \t\r\n").find(text[8]) != std::string_view::npos;
 }
 
 }  // namespace

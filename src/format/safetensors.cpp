@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "format/header.h"
@@ -57,7 +58,7 @@ std::size_t place_of(Dtype dtype) {
 constexpr std::string_view kAdvice = "give a run directory or a checkpoint.safetensors";
 constexpr std::string_view kEarlier = "use an earlier save (previous, best or stable.safetensors of the run)";
 
-std::span<const std::uint8_t> bytes_of(std::string_view text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
+using base::bytes_of;
 
 std::span<const std::uint8_t> bytes_of(const Tensor& value) {
   return {reinterpret_cast<const std::uint8_t*>(value.bytes()), static_cast<std::size_t>(value.size()) * tensor::size_of(value.dtype())};
@@ -186,7 +187,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   if (header.size() > kMaxHeader)
     refuse(path, fmt::format("was not written: a header of {} bytes is above the format's limit", header.size()));
   std::array<std::uint8_t, kLengthBytes> length{};
-  for (std::size_t i = 0; i < length.size(); ++i) length[i] = static_cast<std::uint8_t>(header.size() >> (8 * i));
+  base::store_little(length.data(), std::uint64_t{header.size()});
   const auto write = [&](base::File& file) {
     file.write(length);
     file.write(bytes_of(header));

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <vector>
 
+#include "base/bytes.h"
+
 namespace dormouse::report {
 namespace {
 
@@ -18,8 +20,8 @@ enum class Wire : unsigned { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 template <class Unsigned>
 std::string little_endian(Unsigned value) {
-  std::string out;
-  for (std::size_t i = 0; i < sizeof(value); ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
+  std::string out(sizeof value, '\0');
+  base::store_little(reinterpret_cast<std::uint8_t*>(out.data()), value);
   return out;
 }
 
@@ -130,7 +132,7 @@ void EventWriter::write(std::span<const Metric> metrics) {
 
 void EventWriter::append(std::string_view payload) {
   const std::string record = event_record(payload);
-  file_->write({reinterpret_cast<const std::uint8_t*>(record.data()), record.size()});
+  file_->write(base::bytes_of(record));
 }
 
 }  // namespace dormouse::report

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/utf8.h"
 
@@ -100,7 +101,7 @@ void MetricsWriter::write(const std::vector<Metric>& metrics) { write_line(metri
 
 void MetricsWriter::write_line(std::span<const Metric> metrics) {
   const std::string line = to_json(metrics) + '\n';
-  file_.write({reinterpret_cast<const std::uint8_t*>(line.data()), line.size()});
+  file_.write(base::bytes_of(line));
 }
 
 }  // namespace dormouse::report
