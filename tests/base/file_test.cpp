@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "folder.h"
 
 namespace dormouse::base {
 namespace {
@@ -36,17 +37,9 @@ std::string message_of(Function&& function) {
 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-class FileTest : public testing::Test {
+class FileTest : public tests::FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dormouse_file_XXXXXX").native();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator())); }
-
-  fs::path folder_;
 };
 
 TEST_F(FileTest, WritesAppendsAndReadsBack) {

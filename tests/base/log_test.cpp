@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "folder.h"
 
 namespace dormouse::base {
 namespace {
@@ -20,12 +21,9 @@ std::string text_of(const fs::path& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-class LogTest : public testing::Test {
+class LogTest : public tests::FolderTest {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dormouse_log_XXXXXX").native();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
     saved_stderr_ = ::dup(STDERR_FILENO);
     ::setenv("TERM", "xterm", 1);
   }
@@ -34,7 +32,6 @@ class LogTest : public testing::Test {
     restore();
     ::close(saved_stderr_);
     if (terminal_ >= 0) ::close(terminal_);
-    fs::remove_all(folder_);
   }
   void restore() { ::dup2(saved_stderr_, STDERR_FILENO); }
 
@@ -66,7 +63,6 @@ class LogTest : public testing::Test {
     return text;
   }
 
-  fs::path folder_;
   int saved_stderr_ = -1;
   int terminal_ = -1;
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "folder.h"
 
 namespace dormouse::base {
 namespace {
@@ -20,21 +21,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // A root folder with the /proc and /sys files a test puts there.
-class CgroupTest : public testing::Test {
+class CgroupTest : public tests::FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dormouse_cgroup_XXXXXX").native();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root_ = name;
-    put("proc/meminfo", "MemTotal:  8000 kB\nMemFree: 10 kB\nMemAvailable:   4000 kB\n");
-  }
-  void TearDown() override { fs::remove_all(root_); }
+  void SetUp() override { put("proc/meminfo", "MemTotal:  8000 kB\nMemFree: 10 kB\nMemAvailable:   4000 kB\n"); }
   void put(const fs::path& path, std::string_view text) {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
 
-  fs::path root_;
+  const fs::path& root_ = folder_;
 };
 
 TEST_F(CgroupTest, WithoutAnyGroupThereIsNoQuota) {

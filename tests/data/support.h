@@ -1,44 +1,30 @@
 // A directory that is gone at the end of the test, and random bytes.
 #pragma once
 
-#include <stdlib.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/corpus.h"
+#include "folder.h"
 
 namespace dormouse::data {
 
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "dormouse-data-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = name;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return folder_.path; }
   std::filesystem::path write(const std::filesystem::path& name, std::string_view text) const {
-    const auto path = path_ / name;
+    const auto path = folder_.path / name;
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
 
  private:
-  std::filesystem::path path_;
+  tests::TemporaryFolder folder_;
 };
 
 inline std::string random_text(std::size_t size, std::uint64_t seed) {

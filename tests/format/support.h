@@ -11,18 +11,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "folder.h"
 
 namespace dormouse::format::testing {
 
-class FolderTest : public ::testing::Test {
+class FolderTest : public tests::FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "dormouse-format-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path put(const std::string& bytes, const std::string& name = "x") const {
     const auto path = folder_ / name;
     std::ofstream(path, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -44,8 +38,6 @@ class FolderTest : public ::testing::Test {
     }
     return "";
   }
-
-  std::filesystem::path folder_;
 };
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

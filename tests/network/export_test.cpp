@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "config/toml.h"
+#include "folder.h"
 #include "format/gguf.h"
 #include "network/dormouse/step.h"
 #include "support.h"
@@ -20,16 +21,12 @@ namespace {
 using format::Scales;
 using format::Storage;
 
-class ExportTest : public ::testing::Test {
+class ExportTest : public tests::FolderTest {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "dormouse-export-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     parameters_ = make_parameters(config_, 1);
     testing::perturb(parameters_, config_, 2);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::filesystem::path exported(const std::string& dtype, bool force = false) {
     const auto path = folder_ / (dtype + ".dmexp");
@@ -80,7 +77,6 @@ class ExportTest : public ::testing::Test {
   ModelConfig config_ = testing::small_config();
   Parameters parameters_;
   Provenance provenance_{.source = "checkpoint.safetensors", .step = 12, .bpb = {}, .window = {}};
-  std::filesystem::path folder_;
 };
 
 TEST_F(ExportTest, AnF32ExportGivesTheLogitsOfItsSourceBitForBit) {

@@ -9,21 +9,18 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "config/toml.h"
+#include "folder.h"
 #include "support.h"
 
 namespace dormouse::network {
 namespace {
 
-class ModelFileTest : public ::testing::Test {
+class ModelFileTest : public tests::FolderTest {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "dormouse-model-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     path_ = folder_ / "m.safetensors";
     parameters_ = make_parameters(config_, 1);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void write(std::vector<format::NamedTensor> tensors, const ModelConfig& config) {
     format::write_safetensors(path_, tensors,
@@ -40,7 +37,7 @@ class ModelFileTest : public ::testing::Test {
 
   ModelConfig config_ = testing::small_config();
   Parameters parameters_;
-  std::filesystem::path folder_, path_;
+  std::filesystem::path path_;
 };
 
 TEST_F(ModelFileTest, WeightsReadBackBitForBit) {

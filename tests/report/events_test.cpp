@@ -7,6 +7,8 @@
 #include <limits>
 #include <set>
 
+#include "folder.h"
+
 namespace dormouse::report {
 namespace {
 
@@ -39,15 +41,8 @@ TEST(Events, RecordsAreThoseOfTheIndependentStatement) {
   EXPECT_EQ(records, text_of(fs::path(DORMOUSE_TEST_DIR) / "report/fixtures/events.tfevents"));
 }
 
-class EventWriterTest : public testing::Test {
+class EventWriterTest : public tests::FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dormouse_events_XXXXXX").native();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // Payloads of the records of the only file not in `known`, which then joins them; framing checked.
   std::vector<std::string> new_payloads() {
     std::vector<std::string> payloads;
@@ -66,7 +61,6 @@ class EventWriterTest : public testing::Test {
     return payloads;
   }
 
-  fs::path folder_;
   std::set<fs::path> known_;
 };
 

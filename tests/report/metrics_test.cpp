@@ -11,28 +11,21 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "folder.h"
 
 namespace dormouse::report {
 namespace {
 
 namespace fs = std::filesystem;
 
-class MetricsTest : public testing::Test {
+class MetricsTest : public tests::FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dormouse_metrics_XXXXXX").native();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = folder_ / "metrics.jsonl";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string text() const {
     const auto bytes = base::read_file(path_);
     return {bytes.begin(), bytes.end()};
   }
 
-  fs::path folder_;
-  fs::path path_;
+  const fs::path path_ = folder_ / "metrics.jsonl";
 };
 
 TEST_F(MetricsTest, WritesOneObjectPerLineInTheGivenOrder) {

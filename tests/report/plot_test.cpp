@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "folder.h"
 #include "report/panel.h"
 
 namespace dormouse::report {
@@ -61,15 +62,8 @@ std::string xml_fault(const std::string& text) {
   return open.empty() ? "" : "never closed: " + open.back();
 }
 
-class PlotTest : public testing::Test {
+class PlotTest : public tests::FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dormouse_plot_XXXXXX").native();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   fs::path write(const std::string& name, const std::vector<std::string>& lines, const std::string& tail = "") {
     fs::create_directories(folder_ / name);
     std::ofstream file(folder_ / name / "metrics.jsonl");
@@ -86,8 +80,6 @@ class PlotTest : public testing::Test {
     }
     return "";
   }
-
-  fs::path folder_;
 };
 
 TEST_F(PlotTest, AHistoryHoldsWhatWasLogged) {

@@ -19,25 +19,13 @@
 namespace dormouse::train {
 namespace {
 
+using testing::expect_same_tensors;
 using testing::small_request;
 using testing::TemporaryDirectory;
 
 std::string read_text(const std::filesystem::path& path) {
   const auto bytes = base::read_file(path);
   return {bytes.begin(), bytes.end()};
-}
-
-// Every tensor of both files is equal, bit for bit: weights, moments, counts.
-void expect_same_tensors(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const format::SafetensorsFile first(a), second(b);
-  ASSERT_EQ(first.entries().size(), second.entries().size());
-  for (const auto& entry : first.entries()) {
-    const auto* other = second.find(entry.name);
-    ASSERT_NE(other, nullptr) << entry.name;
-    const auto x = first.read(entry), y = second.read(*other);
-    ASSERT_EQ(x.shape(), y.shape()) << entry.name;
-    EXPECT_EQ(std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.size()) * tensor::size_of(x.dtype())), 0) << entry.name;
-  }
 }
 
 // The values of `key` in the objects of `event`, in order.

@@ -2,28 +2,34 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
+#include "folder.h"
+#include "format/safetensors.h"
 #include "train/config.h"
 
 namespace dormouse::train::testing {
 
-struct TemporaryDirectory {
-  std::filesystem::path path;
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "dormouse-train-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path = name;
+using TemporaryDirectory = tests::TemporaryFolder;
+
+// Every tensor of both files is equal, bit for bit: weights, moments, counts.
+inline void expect_same_tensors(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const format::SafetensorsFile first(a), second(b);
+  ASSERT_EQ(first.entries().size(), second.entries().size());
+  for (const auto& entry : first.entries()) {
+    const auto* other = second.find(entry.name);
+    ASSERT_NE(other, nullptr) << entry.name;
+    const auto x = first.read(entry), y = second.read(*other);
+    ASSERT_EQ(x.shape(), y.shape()) << entry.name;
+    EXPECT_EQ(std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.size()) * tensor::size_of(x.dtype())), 0) << entry.name;
   }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
-};
+}
 
 // Words of a small vocabulary: something to learn.
 inline std::string some_text(std::size_t bytes, std::uint64_t seed = 7) {
