@@ -1,23 +1,23 @@
 #include "decode/generate.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "network/dormouse/step.h"
-#include "table/keys.h"
 
 namespace dormouse::decode {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
+using base::Clock;
+using base::seconds_since;
 
 Session::Session(const network::ModelConfig& config, network::Parameters& parameters, std::int64_t depth)
-    : config_(config), parameters_(parameters), depth_(depth), state_(network::zero_state(config, 1)), logits_(256, 0.0F) {
+    : config_(config),
+      parameters_(parameters),
+      depth_(depth),
+      state_(network::zero_state(config, 1)),
+      key_reader_(config.engram_orders),
+      logits_(256, 0.0F) {
   if (depth < 0 || depth > config.max_iter) {
     throw base::UsageError("--depth " + std::to_string(depth) + ": this model has depths 1 to " + std::to_string(config.max_iter));
   }
@@ -25,14 +25,8 @@ Session::Session(const network::ModelConfig& config, network::Parameters& parame
 
 // Keys of `bytes` as the continuation of what was read; only the bytes since the start count, as in a training row.
 std::vector<std::uint32_t> Session::keys_for(std::span<const std::uint8_t> bytes) {
-  if (!config_.use_engram) return {};
-  std::vector<std::uint8_t> row(tail_);
-  row.insert(row.end(), bytes.begin(), bytes.end());
-  std::vector<std::uint32_t> keys(row.size() * table::kOrders);
-  table::ngram_keys(row, config_.engram_orders, keys);
-  keys.erase(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(tail_.size() * table::kOrders));
-  const auto longest = static_cast<std::size_t>(*std::max_element(config_.engram_orders.begin(), config_.engram_orders.end()));
-  tail_.assign(row.end() - static_cast<std::ptrdiff_t>(std::min(longest, row.size())), row.end());
+  std::vector<std::uint32_t> keys;
+  if (config_.use_engram) key_reader_.read(bytes, keys);
   return keys;
 }
 

@@ -8,6 +8,7 @@
 
 #include "decode/sampler.h"
 #include "network/dormouse/loop.h"
+#include "table/keys.h"
 
 namespace dormouse::decode {
 
@@ -30,7 +31,7 @@ class Session {
   network::Parameters& parameters_;
   std::int64_t depth_;
   network::LoopState state_;
-  std::vector<std::uint8_t> tail_;  // the last bytes, as many as the longest n-gram needs
+  table::KeyReader key_reader_;
   std::vector<float> logits_;
   std::int64_t position_ = 0;
 };

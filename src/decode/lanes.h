@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "network/dormouse/loop.h"
+#include "table/keys.h"
 
 namespace dormouse::decode {
 
@@ -14,7 +15,7 @@ class Lanes {
   // config and parameters outlive the lanes.
   Lanes(const network::ModelConfig& config, const network::Parameters& parameters, std::size_t count);
 
-  std::size_t count() const { return tails_.size(); }
+  std::size_t count() const { return readers_.size(); }
   void restart();  // all before their first byte
   // Lane i reads bytes[i]; the lanes from bytes.size() on stand still.
   void step(std::span<const std::uint8_t> bytes);
@@ -25,7 +26,7 @@ class Lanes {
   const network::ModelConfig& config_;
   const network::Parameters& parameters_;
   network::LoopState state_;
-  std::vector<std::vector<std::uint8_t>> tails_;  // the last bytes of each, as many as the longest n-gram needs
+  std::vector<table::KeyReader> readers_;
   std::vector<std::uint32_t> keys_;
   std::vector<float> logits_;
 };

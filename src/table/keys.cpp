@@ -21,4 +21,16 @@ void ngram_keys(std::span<const std::uint8_t> row, std::span<const std::int64_t>
   }
 }
 
+KeyReader::KeyReader(std::span<const std::int64_t> orders)
+    : orders_(orders), longest_(static_cast<std::size_t>(*std::max_element(orders.begin(), orders.end()))) {}
+
+void KeyReader::read(std::span<const std::uint8_t> bytes, std::vector<std::uint32_t>& keys) {
+  const auto before = static_cast<std::ptrdiff_t>(tail_.size()) * kOrders;
+  tail_.insert(tail_.end(), bytes.begin(), bytes.end());
+  std::vector<std::uint32_t> row(tail_.size() * kOrders);
+  ngram_keys(tail_, orders_, row);
+  keys.insert(keys.end(), row.begin() + before, row.end());
+  if (tail_.size() > longest_) tail_.erase(tail_.begin(), tail_.end() - static_cast<std::ptrdiff_t>(longest_));
+}
+
 }  // namespace dormouse::table
