@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -136,10 +136,6 @@ void report_stats(const Flags& flags, const std::string& from, const decode::Com
   base::log_line(fmt::format("{:.3f} s ({} bytes/s)", seconds, count(static_cast<std::uint64_t>(rate))));
 }
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 int compress(const Flags& flags) {
   decode::CompressOptions options;
   if (!flags.block.empty()) options.block = static_cast<std::uint32_t>(base::parse_count(flags.block, "--block", decode::kLargestBlock));
@@ -148,12 +144,12 @@ int compress(const Flags& flags) {
   auto work = prepare(flags);
   start(work, in.size(), "compressing");
   options.size = in.size();
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = base::Clock::now();
   decode::CompressStats stats;
   write_output(flags.out, [&](const decode::WriteBytes& write) {
     stats = work.compressor->compress([&](std::span<std::uint8_t> out) { return in.read(out); }, write, options);
   });
-  report_stats(flags, in.name(), stats, seconds_since(begin), true);
+  report_stats(flags, in.name(), stats, base::seconds_since(begin), true);
   return 0;
 }
 
@@ -170,10 +166,10 @@ int decompress(const Flags& flags) {
   auto work = prepare(flags);
   decode::ArchiveReader archive(read, in.name());
   start(work, size, "decompressing");
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = base::Clock::now();
   decode::CompressStats stats;
   write_output(flags.out, [&](const decode::WriteBytes& write) { stats = work.compressor->decompress(archive, write); });
-  report_stats(flags, in.name(), stats, seconds_since(begin), false);
+  report_stats(flags, in.name(), stats, base::seconds_since(begin), false);
   return 0;
 }
 

@@ -1,12 +1,12 @@
 #include "train/loop.h"
 
-#include <chrono>
 #include <cstring>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -18,13 +18,9 @@
 #include "train/standing.h"
 
 namespace dormouse::train {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
+using base::Clock;
+using base::seconds_since;
 
 Run::Run(const Request& request, bool json, RunDirectory directory, const base::Lock& lock, RunConfig config, RunData data,
          data::ByteStream& stream)
@@ -207,8 +203,7 @@ void Run::count_skipped(SkipCounter& skips) {
   ++progress_.skipped;
   log_.event({{"event", std::string("skipped")}, {"step", progress_.step}, {"skipped", progress_.skipped}});
   if (!skips.add(progress_.step, pace_->steps_since_log())) return;
-  saver_->finish();
-  report_saves();
+  settle_saves();
   throw base::Error(fmt::format(
       "more than {} of the last steps had a loss or a gradient that is not finite; stopped at step {}. The checkpoint of step {} "
       "is intact: start another run with a lower --lr",
@@ -267,8 +262,7 @@ void Run::evaluate() {
   progress_.last_bpb = result.bpb;
   progress_.last_eval_step = progress_.step;
   progress_.window = static_cast<std::int64_t>(data_.window.size());
-  saver_->finish();
-  report_saves();  // a best that was not written is not what this one must beat
+  settle_saves();
   if (result.bpb < progress_.best_bpb) {
     best_before_ = {progress_.best_bpb, progress_.best_step};
     progress_.best_bpb = result.bpb;
@@ -288,8 +282,7 @@ void Run::save() {
     base::log_line(fmt::format("not saved at step {}: its weights are not finite; the checkpoint before stays", progress_.step));
     return;
   }
-  saver_->finish();
-  report_saves();  // may change what is the best
+  settle_saves();
   saver_->checkpoint(config_, trainer_, progress_);
 }
 
@@ -297,14 +290,19 @@ void Run::save() {
 void Run::save_now() {
   std::string problem = "its weights are not finite";
   if (trainer_.finite()) {
-    saver_->finish();
-    report_saves();
+    settle_saves();
     saver_->checkpoint_now(config_, trainer_, progress_);
     problem = report_saves("the run stops");
   }
   if (problem.empty()) return;
   const std::string kept = saver_->saved_step() < 0 ? "" : fmt::format("; the checkpoint of step {} stays", saver_->saved_step());
   throw base::Error(fmt::format("the run could not be saved at step {}: {}{}", progress_.step, problem, kept));
+}
+
+// No save is in progress afterwards, and what became of them is known; that may change what is the best.
+void Run::settle_saves() {
+  saver_->finish();
+  report_saves();
 }
 
 // Says which saves failed since the last call; the failure of the newest checkpoint, if it did.

@@ -43,6 +43,7 @@ class Run {
   void evaluate();
   void save();
   void save_now();
+  void settle_saves();
   std::string report_saves(std::string_view consequence = "training goes on");
   void check_orthonormality();
   int stopped(int signal);
