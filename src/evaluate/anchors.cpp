@@ -14,8 +14,11 @@ namespace {
 constexpr int kCompatOrder = 5;
 constexpr std::string_view kKneserNey = "kneser-ney ";
 
-void add_compressors(std::span<const std::uint8_t> fit, std::span<const std::uint8_t> text, const AnchorOptions& options,
-                     std::vector<Anchor>& out) {
+}  // namespace
+
+std::vector<Anchor> compressor_anchors(std::span<const std::uint8_t> fit, std::span<const std::uint8_t> text,
+                                       const AnchorOptions& options) {
+  std::vector<Anchor> out;
   const auto used = static_cast<std::size_t>(std::min<std::uint64_t>(fit.size(), options.compressor_fit_limit));
   const auto before = fit.last(used);
   std::vector<std::uint8_t> both(before.begin(), before.end());
@@ -34,9 +37,8 @@ void add_compressors(std::span<const std::uint8_t> fit, std::span<const std::uin
     const std::uint64_t base_size = compressor.size(before), whole = compressor.size(both);
     out.push_back({name + " conditional", bpb(whole - std::min(base_size, whole)), note});
   }
+  return out;
 }
-
-}  // namespace
 
 std::vector<Anchor> anchors(std::span<const std::uint8_t> fit, std::span<const std::uint8_t> text, const AnchorOptions& options) {
   if (text.empty()) throw base::Error("anchors: the text to score is empty; give held-out text of at least one byte");
@@ -49,7 +51,10 @@ std::vector<Anchor> anchors(std::span<const std::uint8_t> fit, std::span<const s
   add("witten-bell ", witten_bell_bits(trie, text));
   const int compat_order = std::min(kCompatOrder, options.max_order);
   out.push_back({"compat " + std::to_string(compat_order), compat_bits(trie, text, compat_order), "not a distribution"});
-  if (options.compressors) add_compressors(fit, text, options, out);
+  if (options.compressors) {
+    const auto more = compressor_anchors(fit, text, options);
+    out.insert(out.end(), more.begin(), more.end());
+  }
   return out;
 }
 

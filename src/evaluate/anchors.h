@@ -38,6 +38,8 @@ struct AnchorOptions {
   // Conditional sizes compress at most the last so many bytes of the fit before the text; the note says so.
   std::uint64_t compressor_fit_limit = 8ULL << 20;
 };
+// The compressors alone: options.compressors is not looked at. A library that fails: base::Error.
+std::vector<Anchor> compressor_anchors(std::span<const std::uint8_t> fit, std::span<const std::uint8_t> text, const AnchorOptions& options);
 // Empty text: base::Error.
 std::vector<Anchor> anchors(std::span<const std::uint8_t> fit, std::span<const std::uint8_t> text, const AnchorOptions& options = {});
 

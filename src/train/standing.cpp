@@ -69,23 +69,23 @@ std::string compute_anchors(const RunData& data, bool slow_compressors) {
   if (data.train.bytes > kLargestFit) return "";
   evaluate::AnchorOptions options;
   options.max_order = data.train.bytes > kLargestLongOrders ? 5 : 8;
-  options.compressors = data.train.bytes <= kLargestCompressed;
+  options.compressors = false;
   options.slow_compressors = slow_compressors;
   const auto fit = data::read_corpus(data.train);
-  const auto compute = [&] {
-    std::string text;
-    for (const auto& anchor : evaluate::anchors(fit, data.window, options)) {
+  std::string text;
+  const auto add = [&](const std::vector<evaluate::Anchor>& anchors) {
+    for (const auto& anchor : anchors) {
       if (std::isfinite(anchor.bpb)) text += fmt::format("{} {}\n", anchor.name, anchor.bpb);
     }
-    return text;
   };
+  add(evaluate::anchors(fit, data.window, options));
+  if (data.train.bytes > kLargestCompressed) return text;
   try {
-    return compute();
+    add(evaluate::compressor_anchors(fit, data.window, options));
   } catch (const base::Error& error) {
     base::log_line(fmt::format("WARNING: the compressors are left out of the anchors: {}", error.what()));
   }
-  options.compressors = false;
-  return compute();
+  return text;
 }
 
 std::vector<report::Metric> anchor_metrics(const std::string& anchors) {
