@@ -91,9 +91,8 @@ DmexpImage narrow(const DmexpInfo& info, const std::vector<DmexpTensor>& tensors
   header.window = info.window;
   header.config = info.config;
   for (const DmexpTensor& t : tensors) {
-    DmexpEntry entry{t.name, {{}, t.storage, t.axis}, 0, 0};
-    for (int i = 0; i < t.value.rank(); ++i) entry.shape.dims.push_back(t.value.dim(i));
-    header.tensors.push_back(std::move(entry));
+    const auto dims = t.value.shape().dims();
+    header.tensors.push_back({t.name, {{dims.begin(), dims.end()}, t.storage, t.axis}, 0, 0});
   }
   if (!lay_out(header)) throw base::Error("an export of more than 2^62 bytes cannot be written");
   image.payload.resize(static_cast<std::size_t>(header.payload_bytes));
@@ -154,14 +153,16 @@ DmexpFile::DmexpFile(const std::filesystem::path& path) : path_(path) {
   const int version = head[7];
   if (version != 1 && version != 2)
     refuse(path, fmt::format("is a dormouse export of version {}; this program reads 1 and 2: use the version that wrote it", version));
-  const std::uint64_t length = base::load_little<std::uint32_t>(head.data() + 8), payload = base::load_little<std::uint64_t>(head.data() + 12);
+  const std::uint64_t length = base::load_little<std::uint32_t>(head.data() + 8),
+                      payload = base::load_little<std::uint64_t>(head.data() + 12);
   payload_crc_ = base::load_little<std::uint32_t>(head.data() + 20);
   payload_at_ = kDmexpFixed + length;
   if (length > kDmexpLargestHeader) refuse_damaged(path, fmt::format("its header would be {} bytes long; at most 16 MiB are read", length));
   if (payload_at_ > size_ || payload != size_ - payload_at_)
     refuse_damaged(path, fmt::format("it has {} bytes; its lengths say {} + {} + {}", size_, kDmexpFixed, length, payload));
   std::uint32_t crc = 0;
-  base::for_chunks(*file_, payload_at_, payload, [&](std::uint64_t, std::span<const std::uint8_t> chunk) { crc = base::crc32(chunk, crc); });
+  base::for_chunks(*file_, payload_at_, payload,
+                   [&](std::uint64_t, std::span<const std::uint8_t> chunk) { crc = base::crc32(chunk, crc); });
   if (crc != payload_crc_) refuse_damaged(path, fmt::format("its payload has CRC {:08x}, not {:08x}", crc, payload_crc_));
   std::string header(static_cast<std::size_t>(length), '\0');
   file_->read_exactly_at(kDmexpFixed, {reinterpret_cast<std::uint8_t*>(header.data()), header.size()});

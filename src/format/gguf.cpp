@@ -348,7 +348,8 @@ GgufFile::GgufFile(const std::filesystem::path& path) : path_(path) {
   has_checksum_ = crc.has_value();
   if (!crc) return;
   std::uint32_t found = 0;
-  base::for_chunks(*file_, begin, size - begin, [&](std::uint64_t, std::span<const std::uint8_t> chunk) { found = base::crc32(chunk, found); });
+  base::for_chunks(*file_, begin, size - begin,
+                   [&](std::uint64_t, std::span<const std::uint8_t> chunk) { found = base::crc32(chunk, found); });
   if (found != *crc) refuse_damaged(path, fmt::format("its tensors have CRC {:08x}, not {:08x}", found, *crc));
 }
 

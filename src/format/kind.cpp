@@ -70,7 +70,8 @@ bool is_text(std::string_view text) {
 // A small length, then JSON.
 bool is_safetensors(std::string_view text) {
   if (text.size() < 9) return false;
-  return base::load_little<std::uint64_t>(base::bytes_of(text).data()) <= kLargestJson && std::string_view("{ \t\r\n").find(text[8]) != std::string_view::npos;
+  return base::load_little<std::uint64_t>(base::bytes_of(text).data()) <= kLargestJson &&
+         std::string_view("{ \t\r\n").find(text[8]) != std::string_view::npos;
 }
 
 }  // namespace

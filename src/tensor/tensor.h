@@ -35,6 +35,7 @@ class Shape {
   explicit Shape(std::span<const std::int64_t> dims);
   int rank() const { return rank_; }
   std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
+  std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
   std::int64_t size() const;  // product; 1 for rank 0
   bool operator==(const Shape&) const = default;
   std::string text() const;  // "[8,256,128]"

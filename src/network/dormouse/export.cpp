@@ -100,9 +100,18 @@ std::pair<std::string, std::int64_t> parse_source(const std::string& source) {
   return {source.substr(0, at), step};
 }
 
+std::filesystem::path export_of_run(const std::filesystem::path& run) {
+  std::error_code ignored;
+  const auto path = run / "model.dmexp";
+  if (std::filesystem::exists(path, ignored)) return path;
+  if (std::filesystem::exists(run / "checkpoint.safetensors", ignored))
+    refuse(run, "has no model.dmexp; write it: dormouse export " + base::shell_word(run.string()));
+  refuse(run, "a directory without model.dmexp or checkpoint.safetensors; give an export (.dmexp) or a run directory");
+}
+
 // The file beside an export that it was made of may have gone on since.
-void refuse_stale(const std::filesystem::path& run, const std::filesystem::path& path) {
-  const format::DmexpFile file(path);
+void refuse_stale(const std::filesystem::path& run, const format::DmexpFile& file) {
+  const auto& path = file.path();
   const auto [name, step] = parse_source(file.header().source);
   std::error_code ignored;
   if (name.empty() || !std::filesystem::is_regular_file(run / name, ignored)) return;
@@ -191,8 +200,8 @@ std::uint64_t write_model_gguf(const std::filesystem::path& path, Parameters& pa
   std::vector<format::GgufTensor> tensors;
   std::int64_t inexact = 0;
   for_each(parameters, config, [&](Parameter& p) {
-    format::GgufTensor t{.name = p.name, .dims = {}, .type = format::GgufType::f32, .data = {}};
-    for (int i = 0; i < p.value.rank(); ++i) t.dims.push_back(p.value.dim(i));
+    const auto dims = p.value.shape().dims();
+    format::GgufTensor t{.name = p.name, .dims = {dims.begin(), dims.end()}, .type = format::GgufType::f32, .data = {}};
     std::vector<float> values(p.value.data<float>(), p.value.data<float>() + p.value.size());
     if (is_factor(p)) {
       values = transposed(p.value);
@@ -243,8 +252,8 @@ ModelConfig check_export(const format::DmexpFile& file) {
   for_each(shapes, config, [&](Parameter& p) {
     const auto found = place.find(p.name);
     if (found == place.end()) refuse(where, "tensor " + p.name + " is missing; its config asks for it");
-    std::vector<std::int64_t> dims;
-    for (int i = 0; i < p.value.rank(); ++i) dims.push_back(p.value.dim(i));
+    const auto span = p.value.shape().dims();
+    const std::vector<std::int64_t> dims(span.begin(), span.end());
     const auto& entry = entries[found->second];
     if (entry.shape.dims != dims)
       refuse(where, "tensor " + p.name + " is " + config::to_toml(config::Value(entry.shape.dims)) + " but its config says " +
@@ -260,9 +269,12 @@ ModelConfig check_export(const format::DmexpFile& file) {
 }
 
 Export load_export(const std::filesystem::path& run_or_file) {
+  std::error_code ignored;
+  const bool is_run = std::filesystem::is_directory(run_or_file, ignored);
   Export out;
-  out.path = export_path(run_or_file);
+  out.path = is_run ? export_of_run(run_or_file) : run_or_file;
   const format::DmexpFile file(out.path);
+  if (is_run) refuse_stale(run_or_file, file);
   out.config = check_export(file);
   out.header = file.header();
   out.contents = file.read();
@@ -271,26 +283,11 @@ Export load_export(const std::filesystem::path& run_or_file) {
 
 Model widened(const Export& file) {
   Model model{.config = file.config, .parameters = declare_shapes(file.config), .path = file.path, .step = file.header.step};
-  std::map<std::string, const format::Packed*> tensors;
-  for (const auto& packed : file.contents.tensors) tensors[packed.name] = &packed;
   for_each(model.parameters, model.config, [&](Parameter& p) {
     p.value = tensor::Tensor::empty(p.value.shape(), tensor::Dtype::f32);
-    format::widen(*tensors.at(p.name), {p.value.data<float>(), static_cast<std::size_t>(p.value.size())});
+    format::widen(file[p.name], {p.value.data<float>(), static_cast<std::size_t>(p.value.size())});
   });
   return model;
-}
-
-std::filesystem::path export_path(const std::filesystem::path& run_or_file) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(run_or_file, ignored)) return run_or_file;
-  const auto path = run_or_file / "model.dmexp";
-  if (!std::filesystem::exists(path, ignored)) {
-    if (std::filesystem::exists(run_or_file / "checkpoint.safetensors", ignored))
-      refuse(run_or_file, "has no model.dmexp; write it: dormouse export " + base::shell_word(run_or_file.string()));
-    refuse(run_or_file, "a directory without model.dmexp or checkpoint.safetensors; give an export (.dmexp) or a run directory");
-  }
-  refuse_stale(run_or_file, path);
-  return path;
 }
 
 }  // namespace dormouse::network

@@ -51,15 +51,13 @@ struct Export {
   const format::Packed& operator[](const std::string& name) const;  // a tensor of the config
 };
 // Every tensor of its config exactly once with the same dims, in order, and no other; nothing larger than the file is allocated. Only an
-// export, or a run directory, whose model.dmexp is read: base::Error with the command that works otherwise.
+// export, or a run directory, whose model.dmexp is read: base::Error with the command that works otherwise, also where model.dmexp is
+// missing, of another model, or older than the file it was made of.
 Export load_export(const std::filesystem::path& run_or_file);
 // The model it stands for, in f32.
 Model widened(const Export& file);
 
 // The config of an export whose tensors are those of that config; base::Error otherwise.
 ModelConfig check_export(const format::DmexpFile& file);
-
-// model.dmexp of a run directory; any other path as it is. Missing, of another model, or older than the file it was made of: base::Error.
-std::filesystem::path export_path(const std::filesystem::path& run_or_file);
 
 }  // namespace dormouse::network
