@@ -30,7 +30,6 @@ class MetricsWriter {
   std::uint64_t mended_bytes() const { return mended_bytes_; }  // of the line that had no newline
   void write(std::initializer_list<Metric> metrics);
   void write(const std::vector<Metric>& metrics);
-  void sync() { file_.sync(); }
 
  private:
   void write_line(std::span<const Metric> metrics);

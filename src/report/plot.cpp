@@ -225,7 +225,7 @@ bool has_mark(Runs runs, std::string_view event) {
 }
 
 // What the signs mean, in one line.
-std::string key(Runs runs, double y) {
+std::string key(Runs runs, double y, bool has_anchors) {
   double x = kMargin;
   std::string out;
   const auto entry = [&](const std::string& sign, double sign_width, const std::string& text) {
@@ -246,11 +246,11 @@ std::string key(Runs runs, double y) {
     entry(mark_sign(x + 5, y - 8, "extend"), 10, "extended");
     entry(line("line was"), 22, "before the extension");
   }
-  if (!anchor_lines(runs).drawn.empty()) entry(line("anchor"), 22, "anchors: other models of the same held-out bytes");
+  if (has_anchors) entry(line("anchor"), 22, "anchors: other models of the same held-out bytes");
   return out + "</g>\n";
 }
 
-std::vector<std::string> notes(Runs runs) {
+std::vector<std::string> notes(Runs runs, std::size_t anchors_left_out) {
   std::vector<std::string> out;
   std::vector<std::string> windows;
   for (const auto& run : runs) {
@@ -266,8 +266,8 @@ std::vector<std::string> notes(Runs runs) {
       fmt::format("Curves of more than {} points are thinned: of each of {} columns the line keeps the mean, the dots the smallest and the "
                   "largest value.",
                   kColumns, kColumns));
-  if (const auto n = anchor_lines(runs).left_out; n > 0) {
-    out.push_back(fmt::format("{} anchor{} of runs on other bytes left out.", n, n == 1 ? "" : "s"));
+  if (anchors_left_out > 0) {
+    out.push_back(fmt::format("{} anchor{} of runs on other bytes left out.", anchors_left_out, anchors_left_out == 1 ? "" : "s"));
   }
   for (const auto& run : runs) {
     std::vector<std::string> parts;
@@ -308,7 +308,7 @@ std::string title_of(Runs runs) { return runs.size() == 1 ? shortened(runs[0].na
 }  // namespace
 
 std::string plot_svg(Runs runs) {
-  const auto anchors = anchor_lines(runs).drawn;
+  const auto [anchors, anchors_left_out] = anchor_lines(runs);
 
   double y = kMargin + 22;
   std::string body =
@@ -316,7 +316,7 @@ std::string plot_svg(Runs runs) {
   y += 34;
   body += table(runs, y);
   y += kRowHeight * static_cast<double>(runs.size()) + 38;
-  body += key(runs, y);
+  body += key(runs, y, !anchors.empty());
 
   y += 22 + kTitleRoom;
   body += bpb_panel(runs, {"Bits per byte", "", "steps", kMargin + kGutter, y, kWidePlot, kTallPlot, {}, {}}, &HistoryRow::step, anchors);
@@ -338,7 +338,7 @@ std::string plot_svg(Runs runs) {
   body += bpb_panel(runs, half(0, y, "Bits per byte", "over the bytes seen", "bytes"), &HistoryRow::bytes, anchors);
   body += bpb_panel(runs, half(1, y, "Bits per byte", "over training time", "time"), &HistoryRow::elapsed, anchors);
   y += kLowPlot + kAxisRoom;
-  for (const auto& note : notes(runs)) {
+  for (const auto& note : notes(runs, anchors_left_out)) {
     for (const auto& line : wrapped(note, kNoteWidth)) body += text_at(kMargin, y += kLineHeight, "tick", line);
   }
   y += kMargin;
