@@ -25,7 +25,7 @@ bool is_showable(std::string_view word) {
 }  // namespace
 
 std::string shell_word(std::string_view word) {
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return std::string(word);
+  if (!word.empty() && word[0] != '-' && std::all_of(word.begin(), word.end(), is_plain)) return std::string(word);
   if (!is_showable(word)) return '"' + escape(word, 1024) + '"';
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shell.h"
 #include "base/threads.h"
 #include "base/units.h"
 #include "base/version.h"
@@ -29,18 +30,6 @@ std::string one_line(const std::string& lines) {
 }
 
 std::string count(std::int64_t n) { return base::human_count(static_cast<std::uint64_t>(n)); }
-
-// A path as it can be typed after a command.
-std::string shell_word(const std::string& text) {
-  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("./_-+=:,@").find(c) != std::string_view::npos;
-  });
-  if (plain && !text.empty() && text[0] != '-') return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string length_text(const TrainConfig& train) {
   if (train.steps > 0) {
@@ -86,7 +75,7 @@ void print_summary(const RunDirectory& directory, const RunConfig& config, const
                              progress.best_step));
   std::istringstream table(standing(progress.anchors, progress.last_bpb));
   for (std::string line; std::getline(table, line);) base::log_line(line);
-  const std::string run = shell_word(directory.name());
+  const std::string run = base::shell_word(directory.name());
   base::log_line(
       fmt::format("files: {}/ (model.dmexp, checkpoint.safetensors, best.safetensors, config.toml, metrics.jsonl, log.txt)", run));
   base::log_line(fmt::format("next:  dormouse generate {} -p \"Once upon a time\" -n 300", run));
