@@ -19,7 +19,6 @@ struct RunDirectory {
   std::filesystem::path stable() const { return root / "stable.safetensors"; }
   std::filesystem::path lock() const { return root / "lock"; }
   std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
-  std::filesystem::path status() const { return root / "status.txt"; }
   std::string name() const { return root.string(); }
   bool exists() const;  // a run was started here
 };

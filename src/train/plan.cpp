@@ -6,28 +6,12 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "network/dormouse/parameters.h"
 
 namespace dormouse::train {
-namespace {
-
-std::int64_t spectral_count(const network::ModelConfig& c, std::int64_t in, std::int64_t out) {
-  const std::int64_t k = std::max<std::int64_t>(1, std::min({c.rank, in, out}));
-  return (in + out + 1) * k;
-}
-
-std::int64_t table_count(const network::ModelConfig& c) {
-  return c.use_engram ? static_cast<std::int64_t>(c.engram_orders.size()) * c.engram_rows * c.engram_dim : 0;
-}
-
-}  // namespace
-
 std::int64_t parameter_count(const network::ModelConfig& c) {
-  const std::int64_t d = c.d_model, inner = c.n_heads * c.head_dim, orders = static_cast<std::int64_t>(c.engram_orders.size());
-  std::int64_t n = 256 * d + 2 * d * ((3 + c.n_experts + 3) / 4 * 4) + c.max_iter * d + d + 1 + d * d + d;
-  if (c.use_kda) n += 4 * d * inner + d * c.head_dim + c.head_dim * inner + inner + c.n_heads + d * c.n_heads + c.head_dim + inner * d;
-  if (c.use_engram) n += table_count(c) + 2 * orders * c.engram_dim * d;
-  n += c.n_experts * 2 * spectral_count(c, d, c.d_ffn);
-  return n + spectral_count(c, d, d) + spectral_count(c, d, 256);
+  auto shapes = network::declare_shapes(c);
+  return network::count(shapes, c);
 }
 
 MemoryPlan plan_memory(const RunConfig& config, std::uint64_t corpus_bytes) {

@@ -15,7 +15,7 @@ struct MemoryPlan {
   std::string text() const;  // "210 MB: weights 4.1 MB, ...; saves beside training 12 MB more"
 };
 
-// Parameters of a config, in closed form (equals network::count; tested).
+// Parameters of a config, from its shapes alone.
 std::int64_t parameter_count(const network::ModelConfig& config);
 MemoryPlan plan_memory(const RunConfig& config, std::uint64_t corpus_bytes);
 // base::Error with the numbers and the ways out when the plan exceeds `available` bytes.

@@ -41,9 +41,10 @@ std::string names_of_weights(const RunDirectory& directory) {
                                 base::escape(directory.name()), reasons, weights.empty() ? "" : "; " + weights + " may still be good"));
 }
 
-void put_aside(const RunDirectory& directory) {
-  if (!present(directory.checkpoint())) return;
-  if (::rename(directory.checkpoint().c_str(), directory.damaged().c_str()) == 0) return;
+// False: there is none.
+bool put_aside(const RunDirectory& directory) {
+  if (!present(directory.checkpoint())) return false;
+  if (::rename(directory.checkpoint().c_str(), directory.damaged().c_str()) == 0) return true;
   throw base::Error(
       fmt::format("cannot put the damaged {} aside: {}", base::escape(directory.checkpoint().string()), std::strerror(errno)));
 }
@@ -70,8 +71,7 @@ std::optional<Resumed> load_newest(const RunDirectory& directory, RunConfig& con
   } catch (const base::Error& error) {
     refuse(directory, fmt::format("{}; and {}", reason, error.what()));
   }
-  const bool kept = present(directory.checkpoint());
-  put_aside(directory);
+  const bool kept = put_aside(directory);
   base::log_line(fmt::format("WARNING: {}; going on from the save before it, previous.safetensors{}", reason,
                              kept ? ", and keeping the damaged file as damaged.safetensors" : ""));
   return resumed;

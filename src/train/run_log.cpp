@@ -19,7 +19,6 @@ void LogWindow::add(const StepResult& result, std::int64_t step_bytes, double st
   ++steps;
   bytes += step_bytes;
   seconds += step_seconds;
-  skipped += result.applied ? 0 : 1;
   nats += result.nats;
   rec_nats += result.rec_nats;
 }

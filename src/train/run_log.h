@@ -18,7 +18,7 @@ namespace dormouse::train {
 
 // Sums over the steps since the last log line.
 struct LogWindow {
-  std::int64_t steps = 0, bytes = 0, skipped = 0;
+  std::int64_t steps = 0, bytes = 0;
   double nats = 0, rec_nats = 0, seconds = 0;
   void add(const StepResult& result, std::int64_t step_bytes, double step_seconds);
 };

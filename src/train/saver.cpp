@@ -101,17 +101,19 @@ void Saver::start() {
   take_outcome();
 }
 
-void Saver::take_outcome() {
-  if (!running_.error.empty()) {
+void Saver::record(const SaveOutcome& outcome) {
+  if (!outcome.error.empty()) {
     ++failed_;
-  } else if (running_.file == directory_.checkpoint().filename()) {
-    saved_step_ = running_.step;
+  } else if (outcome.file == directory_.checkpoint().filename()) {
+    saved_step_ = outcome.step;
   }
-  outcomes_.push_back(running_);
-  if (also_running_ && running_.error.empty()) {
-    failed_ += also_running_->error.empty() ? 0 : 1;
-    outcomes_.push_back(*also_running_);
-  }
+  outcomes_.push_back(outcome);
+}
+
+void Saver::take_outcome() {
+  const bool written = running_.error.empty();
+  record(running_);
+  if (also_running_ && written) record(*also_running_);
   also_running_.reset();
 }
 
@@ -162,8 +164,7 @@ void Saver::export_now(const RunConfig& config, Trainer& trainer, const Progress
   const SavedState state = weights_state(config, trainer, progress);
   SaveOutcome outcome{directory_.exported().filename().string(), progress.step, ""};
   outcome.error = failure_of([&] { write_export(directory_.exported(), directory_.checkpoint(), config, progress, state); });
-  failed_ += outcome.error.empty() ? 0 : 1;
-  outcomes_.push_back(outcome);
+  record(outcome);
 }
 
 }  // namespace dormouse::train

@@ -57,6 +57,7 @@ class Saver {
   void start();
   void write();
   void take_outcome();
+  void record(const SaveOutcome& outcome);
 
   RunDirectory directory_;
   const base::Lock& lock_;
