@@ -18,7 +18,7 @@
 #include "cli/commands.h"
 #include "decode/compress.h"
 #include "format/kind.h"
-#include "network/dormouse/export.h"
+#include "network/dormouse/weights.h"
 #include "report/metrics.h"
 
 namespace dormouse::cli {
@@ -82,8 +82,9 @@ void write_output(const std::string& out, const std::function<void(const decode:
 }
 
 struct Work {
-  network::Model model;
-  std::unique_ptr<decode::Compressor> compressor;
+  network::Weights weights;
+  std::uint32_t crc = 0;
+  std::unique_ptr<decode::Compressor> compressor = {};
 };
 
 Work prepare(const Flags& flags) {
@@ -93,11 +94,11 @@ Work prepare(const Flags& flags) {
   const auto file = network::load_export(flags.model);
   refuse_overwriting(flags.out, file.path, "the model");
   if (flags.in != "-") refuse_overwriting(flags.out, flags.in, "IN itself");
-  return {network::widened(file), nullptr};
+  return {network::read_weights(file), network::weights_crc(file)};
 }
 
 void start(Work& work, std::optional<std::uint64_t> size, const char* doing) {
-  work.compressor = std::make_unique<decode::Compressor>(work.model);
+  work.compressor = std::make_unique<decode::Compressor>(work.weights, work.crc);
   if (!size || *size == 0) return;
   work.compressor->progress = [total = *size, doing](std::uint64_t bytes) {
     base::show_progress(std::min(1.0, static_cast<double>(bytes) / static_cast<double>(total)), doing);

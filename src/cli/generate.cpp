@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "decode/generate.h"
 #include "decode/printer.h"
-#include "network/dormouse/export.h"
+#include "network/dormouse/weights.h"
 #include "report/metrics.h"
 
 namespace dormouse::cli {
@@ -102,8 +102,8 @@ int run(const CLI::App& command, const Flags& flags) {
   const std::uint64_t seed = read_seed(flags);
   const std::string prompt = read_prompt(command, flags);
   flags.machine.apply();
-  auto model = network::widened(network::load_export(flags.model));
-  decode::Session session(model.config, model.parameters, flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1));
+  const auto weights = network::read_weights(network::load_export(flags.model));
+  decode::Lanes lanes(weights, 1, flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1));
   decode::Sampler sampler(sampling, seed);
   if (!flags.machine.json) base::log_line(fmt::format("seed {}", seed));
 
@@ -125,7 +125,7 @@ int run(const CLI::App& command, const Flags& flags) {
   };
   const std::vector<std::uint8_t> start(prompt.begin(), prompt.end());
   bool stopped = false;
-  const auto stats = decode::generate(session, sampler, start, bytes, [&](std::uint8_t byte) {
+  const auto stats = decode::generate(lanes, 0, sampler, start, bytes, [&](std::uint8_t byte) {
     std::string out;
     stopped = stops.put(byte, out);
     release(out);

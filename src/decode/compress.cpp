@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "config/toml.h"
 #include "decode/distribution.h"
 #include "decode/range_coder.h"
 #include "ops/cpu/parallel.h"
@@ -30,15 +29,9 @@ std::uint32_t crc_of(std::span<const T> values, std::uint32_t crc) {
       "the model's logits are not finite, so it cannot code this text; its weights are out of range: train or export it anew");
 }
 
-Identity identify(network::Model& model) {
-  Identity out;
-  out.cpu_level = ops::cpu_level();
-  const std::string config = config::write_table(model.config);
-  out.model_crc = crc_of(std::span<const char>(config), 0);
-  network::for_each(model.parameters, model.config, [&](network::Parameter& p) {
-    out.model_crc = crc_of(std::span<const float>(p.value.data<float>(), static_cast<std::size_t>(p.value.size())), out.model_crc);
-  });
-  Lanes lane(model.config, model.parameters, 1);
+Identity identify(const network::Weights& weights, std::uint32_t crc) {
+  Identity out{.model_crc = crc, .probe_crc = 0, .cpu_level = ops::cpu_level()};
+  Lanes lane(weights, 1);
   Counts counts;
   for (unsigned i = 0; i < 256; ++i) {
     const auto byte = static_cast<std::uint8_t>(i * 167 + 13);  // every byte once: 167 is odd
@@ -73,12 +66,12 @@ struct Compressor::Job {
   RangeDecoder decoder{std::span<const std::uint8_t>()};
   bool damaged = false;
 
-  void encode(const Counts& counts, std::size_t at) {
+  void take(const Counts& counts, std::uint8_t byte) {
     std::uint64_t begin = 0;
-    for (std::size_t i = 0; i < text[at]; ++i) begin += counts[i];
-    encoder.put(begin, counts[text[at]]);
+    for (std::size_t i = 0; i < byte; ++i) begin += counts[i];
+    encoder.put(begin, counts[byte]);
   }
-  void decode(const Counts& counts) {
+  void give(const Counts& counts) {
     const std::uint64_t point = decoder.point();
     damaged = damaged || point >= kCodeTotal;
     std::uint64_t begin = 0;
@@ -89,32 +82,54 @@ struct Compressor::Job {
   }
 };
 
-Compressor::Compressor(network::Model& model) : model_(model), identity_(identify(model)) {}
+Compressor::Compressor(const network::Weights& weights, std::uint32_t crc) : weights_(weights), identity_(identify(weights, crc)) {}
+
+Lanes& Compressor::lanes(std::size_t count) {
+  if (!lanes_ || lanes_->count() < count) lanes_.emplace(weights_, count);
+  return *lanes_;
+}
+
+void Compressor::encode(Job& job) {
+  std::vector<std::uint8_t> read = {job.before};
+  read.insert(read.end(), job.text.begin(), job.text.end() - 1);
+  lanes(1).restart(0);
+  std::vector<Counts> counts;
+  std::size_t at = 0;
+  lanes_->read(0, read, [&](std::span<const float> logits) {
+    counts.resize(logits.size() / 256);
+    std::atomic<bool> finite = true;
+    const auto size = static_cast<std::int64_t>(counts.size());
+    ops::cpu::for_ranges(size, 1, size * 4096, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        if (!quantise(logits.subspan(i * 256, 256), counts[i])) finite = false;
+      }
+    });
+    if (!finite) refuse_logits();
+    for (const Counts& one : counts) job.take(one, job.text[at++]);
+    done_ += counts.size();
+    if (progress) progress(done_);
+  });
+}
 
 // jobs: none shorter than the next one.
-void Compressor::run(std::vector<Job>& jobs, bool encode) {
+void Compressor::decode(std::vector<Job>& jobs) {
   if (jobs.empty()) return;
-  if (!lanes_ || lanes_->count() < jobs.size()) lanes_.emplace(model_.config, model_.parameters, jobs.size());
-  lanes_->restart();
+  lanes(jobs.size()).restart();
   std::vector<std::uint8_t> bytes(jobs.size());
   std::atomic<bool> finite = true;
   for (std::size_t at = 0, active = jobs.size(); at < jobs[0].length; ++at) {
     while (jobs[active - 1].length <= at) --active;
     for (std::size_t i = 0; i < active; ++i) bytes[i] = at == 0 ? jobs[i].before : jobs[i].text[at - 1];
     lanes_->step(std::span(bytes).first(active));
-    const auto lanes = static_cast<std::int64_t>(active);
-    ops::cpu::for_ranges(lanes, 1, lanes * 4096, [&](std::int64_t begin, std::int64_t end) {
+    const auto count = static_cast<std::int64_t>(active);
+    ops::cpu::for_ranges(count, 1, count * 4096, [&](std::int64_t begin, std::int64_t end) {
       Counts counts;
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
         if (!quantise(lanes_->logits(i), counts)) {
           finite = false;
           return;
         }
-        if (encode) {
-          jobs[i].encode(counts, at);
-        } else {
-          jobs[i].decode(counts);
-        }
+        jobs[i].give(counts);
       }
     });
     if (!finite) refuse_logits();
@@ -159,7 +174,7 @@ CompressStats Compressor::compress(const ReadBytes& original, const WriteBytes& 
       before = job.text.back();
       jobs.push_back(std::move(job));
     }
-    run(jobs, true);
+    for (Job& job : jobs) encode(job);
     for (auto& job : jobs) {
       ArchiveBlock block{.length = static_cast<std::uint32_t>(job.length),
                          .crc = base::crc32(job.text),
@@ -187,7 +202,7 @@ CompressStats Compressor::compress(const ReadBytes& original, const WriteBytes& 
 void Compressor::refuse_other(const ArchiveReader& archive) const {
   const ArchiveHeader& header = archive.header();
   if (header.model_crc != identity_.model_crc)
-    throw base::Error(archive.name() + " was compressed with another model than " + base::escape(model_.path.string(), 1024) +
+    throw base::Error(archive.name() + " was compressed with another model than " + base::escape(weights_.path.string(), 1024) +
                       "; give the one it was compressed with");
   if (header.probe_crc == identity_.probe_crc) return;
   if (header.cpu_level != identity_.cpu_level)
@@ -226,7 +241,7 @@ CompressStats Compressor::decompress(ArchiveReader& archive, const WriteBytes& o
       job.decoder = RangeDecoder(block.message);
       jobs.push_back(std::move(job));
     }
-    run(jobs, false);
+    decode(jobs);
     auto job = jobs.begin();
     for (auto& block : blocks) {
       const auto& text = block.raw() ? block.message : job->text;

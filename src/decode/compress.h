@@ -5,10 +5,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "decode/archive.h"
 #include "decode/lanes.h"
-#include "network/dormouse/model_file.h"
+#include "network/dormouse/weights.h"
 
 namespace dormouse::decode {
 
@@ -16,7 +17,7 @@ inline constexpr std::uint32_t kDefaultBlock = 1U << 14;
 
 // What must be equal at both ends.
 struct Identity {
-  std::uint32_t model_crc = 0;  // CRC-32 of the config as TOML, then of every parameter as f32, in the order of for_each
+  std::uint32_t model_crc = 0;  // network::weights_crc
   std::uint32_t probe_crc = 0;  // CRC-32 of the counts (u32, quantise) after each of 256 fixed bytes read from the start
   std::string cpu_level;        // ops::cpu_level(), to say which one would have worked
   bool operator==(const Identity&) const = default;
@@ -33,10 +34,11 @@ struct CompressStats {
   std::uint64_t blocks = 0, raw_blocks = 0;
 };
 
-// Blocks are read side by side in lanes; the archive depends neither on their number nor on the thread count.
+// Compression reads a block in pieces, decompression several blocks side by side; the archive depends on neither, nor on the thread count.
 class Compressor {
  public:
-  explicit Compressor(network::Model& model);  // outlives the compressor
+  // The weights outlive the compressor. crc: network::weights_crc of them.
+  Compressor(const network::Weights& weights, std::uint32_t crc);
   const Identity& identity() const { return identity_; }
 
   // base::Error when the original is not of the size given.
@@ -49,9 +51,11 @@ class Compressor {
 
  private:
   struct Job;
-  void run(std::vector<Job>& jobs, bool encode);
+  void encode(Job& job);
+  void decode(std::vector<Job>& jobs);
+  Lanes& lanes(std::size_t count);
   void refuse_other(const ArchiveReader& archive) const;
-  network::Model& model_;
+  const network::Weights& weights_;
   Identity identity_;
   std::optional<Lanes> lanes_;
   std::uint64_t done_ = 0;

@@ -56,9 +56,9 @@ void store_one(Storage storage, float value, std::uint8_t* codes, std::int64_t i
   std::memcpy(codes + 2 * i, &bits, 2);
 }
 
-std::int32_t ternary_code(const std::uint8_t* row, std::int64_t column) {
+std::int8_t ternary_code(const std::uint8_t* row, std::int64_t column) {
   const int pair = row[column / 4] >> (2 * (column % 4)) & 3;
-  return pair == 3 ? -1 : pair;
+  return static_cast<std::int8_t>(pair == 3 ? -1 : pair);
 }
 
 // What a code counts for: the row or column whose scale it takes.
@@ -66,7 +66,7 @@ std::int64_t output_of(const PackedShape& shape, std::int64_t row, std::int64_t 
   return shape.axis == Scales::rows ? row : column;
 }
 
-std::int32_t code_at(const PackedShape& shape, const std::uint8_t* codes, std::int64_t row, std::int64_t column) {
+std::int8_t code_at(const PackedShape& shape, const std::uint8_t* codes, std::int64_t row, std::int64_t column) {
   if (shape.storage == Storage::int8) return static_cast<std::int8_t>(codes[row * shape.columns() + column]);
   return ternary_code(codes + static_cast<std::uint64_t>(row) * ternary_row_bytes(shape.columns()), column);
 }
@@ -199,23 +199,29 @@ std::uint64_t ternary_row_bytes(std::int64_t columns) {
   return static_cast<std::uint64_t>((columns + kCodesPerWord - 1) / kCodesPerWord) * sizeof(std::uint32_t);
 }
 
-void widen(const Packed& packed, std::span<float> out) {
+void widen_row(const Packed& packed, std::int64_t row, std::span<float> out) {
   const PackedShape& shape = packed.shape;
+  const std::int64_t columns = shape.columns();
   if (shape.storage == Storage::f32) {
-    std::memcpy(out.data(), packed.codes.data(), packed.codes.size());
+    std::memcpy(out.data(), packed.codes.data() + 4 * row * columns, static_cast<std::size_t>(4 * columns));
     return;
   }
-  if (!has_scales(shape.storage)) {
-    for (std::int64_t i = 0; i < shape.size(); ++i) out[static_cast<std::size_t>(i)] = widen_one(shape.storage, packed.codes.data(), i);
-    return;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    out[static_cast<std::size_t>(c)] = has_scales(shape.storage) ? static_cast<float>(code_at(shape, packed.codes.data(), row, c)) *
+                                                                       packed.scales[static_cast<std::size_t>(output_of(shape, row, c))]
+                                                                 : widen_one(shape.storage, packed.codes.data(), row * columns + c);
   }
-  const std::int64_t rows = shape.rows(), columns = shape.columns();
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) {
-      out[static_cast<std::size_t>(r * columns + c)] =
-          static_cast<float>(code_at(shape, packed.codes.data(), r, c)) * packed.scales[static_cast<std::size_t>(output_of(shape, r, c))];
-    }
-  }
+}
+
+void widen(const Packed& packed, std::span<float> out) {
+  const auto columns = static_cast<std::size_t>(packed.shape.columns());
+  for (std::int64_t r = 0; r < packed.shape.rows(); ++r) widen_row(packed, r, out.subspan(static_cast<std::size_t>(r) * columns, columns));
+}
+
+void unpack(const Packed& packed, std::span<std::int8_t> codes) {
+  const std::int64_t columns = packed.shape.columns();
+  for (std::int64_t i = 0; i < packed.shape.size(); ++i)
+    codes[static_cast<std::size_t>(i)] = code_at(packed.shape, packed.codes.data(), i / columns, i % columns);
 }
 
 std::string fault_of(const Packed& packed) {

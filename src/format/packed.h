@@ -45,6 +45,9 @@ struct Packed {
 
 // f32 values, row-major, shape.size() of them.
 void widen(const Packed& packed, std::span<float> out);
+void widen_row(const Packed& packed, std::int64_t row, std::span<float> out);  // shape.columns() of them
+// The codes of int8 and ternary, row-major, shape.size() of them.
+void unpack(const Packed& packed, std::span<std::int8_t> codes);
 
 // What is wrong with its bytes, "" when nothing: a value that is not finite, a code or scale that the format does not know.
 std::string fault_of(const Packed& packed);

@@ -54,22 +54,21 @@ EngramRows engram_rows(Tape& tape, EngramParameters& p, const tensor::Tensor& sl
 
 Var engram(Tape& tape, const EngramRows& rows, const Var& u) { return engram_read(tape, rows.key, rows.value, u, kEngramNormEps); }
 
-void engram_rows_step(const ops::OpTable<float>& table, const EngramParameters& p, const tensor::Tensor& slots, float* key, float* value) {
-  const std::int64_t batch = slots.dim(0);
-  const std::int64_t width = p.table.value.dim(1);
-  const std::int64_t in = table::kOrders * width;
-  const std::int64_t d = p.key.value.dim(1);
-  std::vector<float> e(static_cast<std::size_t>(batch * in));
-  table.gather(slots.size(), width, slots.data<std::uint32_t>(), p.table.value.data<float>(), e.data());
-  const ops::Gemm shape{.m = batch, .n = d, .k = in, .lda = in, .ldb = d, .ldc = d};
-  table.gemm(shape, e.data(), p.key.value.data<float>(), key);
-  table.gemm(shape, e.data(), p.value.value.data<float>(), value);
+EngramWeights read_engram(const WeightSource& source, const std::string& name) {
+  return {LookupTable(source, name + ".table"), matrix(source, name + ".key.weight"), matrix(source, name + ".value.weight")};
 }
 
-void engram_step(const ops::OpTable<float>& table, std::int64_t batch, std::int64_t d, const float* key, const float* value, const float* u,
-                 float* read) {
-  std::vector<float> saved(static_cast<std::size_t>(batch * 4));
-  table.engram_read({.rows = batch, .d = d, .eps = kEngramNormEps}, key, value, u, read, saved.data());
+void engram_rows_step(const ops::OpTable<float>& table, const EngramWeights& w, const tensor::Tensor& slots, Scratch& scratch, float* key,
+                      float* value) {
+  const std::int64_t rows = slots.dim(0);
+  float* e = scratch.take(slots.size() * w.table.width());
+  w.table.gather({slots.data<std::uint32_t>(), static_cast<std::size_t>(slots.size())}, e);
+  table.products(rows, {{{&w.key, e, key}, {&w.value, e, value}}});
+}
+
+void engram_step(const ops::OpTable<float>& table, std::int64_t rows, std::int64_t d, const float* key, const float* value, const float* u,
+                 Scratch& scratch, float* read) {
+  table.engram_read({.rows = rows, .d = d, .eps = kEngramNormEps}, key, value, u, read, scratch.take(rows * 4));
 }
 
 }  // namespace dormouse::layer

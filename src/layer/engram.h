@@ -9,6 +9,8 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "layer/init.h"
+#include "layer/scratch.h"
+#include "layer/weights.h"
 
 namespace dormouse::layer {
 
@@ -35,9 +37,21 @@ EngramRows engram_rows(autograd::Tape& tape, EngramParameters& p, const tensor::
 // The gated read at one iteration: u [N,d] -> [N,d].
 autograd::Var engram(autograd::Tape& tape, const EngramRows& rows, const autograd::Var& u);
 
-// Step form: slots [b,3] -> key, value [b,d]; then read [b,d] from u [b,d].
-void engram_rows_step(const ops::OpTable<float>& table, const EngramParameters& p, const tensor::Tensor& slots, float* key, float* value);
-void engram_step(const ops::OpTable<float>& table, std::int64_t batch, std::int64_t d, const float* key, const float* value, const float* u,
-                 float* read);
+struct EngramWeights {
+  LookupTable table;             // [3R,D]
+  ops::NarrowMatrix key, value;  // [3D,d]
+};
+EngramWeights read_engram(const WeightSource& source, const std::string& name);
+template <class Visit>
+void for_each_matrix(const EngramWeights& w, const Visit& visit) {
+  visit(w.key);
+  visit(w.value);
+}
+
+// Step form: slots [rows,3] -> key, value [rows,d]; then read [rows,d] from u [rows,d].
+void engram_rows_step(const ops::OpTable<float>& table, const EngramWeights& w, const tensor::Tensor& slots, Scratch& scratch, float* key,
+                      float* value);
+void engram_step(const ops::OpTable<float>& table, std::int64_t rows, std::int64_t d, const float* key, const float* value, const float* u,
+                 Scratch& scratch, float* read);
 
 }  // namespace dormouse::layer

@@ -37,16 +37,46 @@ Var experts(Tape& tape, std::vector<ExpertParameters>& experts, const Var& z, co
   return matmul_transposed_sum(tape, middles, writes);
 }
 
-void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertParameters>& experts, std::int64_t batch, const float* z,
-                  const float* gates, std::int64_t gate_width, float* y) {
-  const std::int64_t f = experts.front().up.v.value.dim(0);
-  std::vector<float> hidden(static_cast<std::size_t>(batch * f));
-  std::vector<float> middle(static_cast<std::size_t>(batch * experts.front().up.u.value.dim(1)));
-  for (std::size_t e = 0; e < experts.size(); ++e) {
-    spectral_step(table, experts[e].up, batch, z, nullptr, 0, false, middle.data(), hidden.data());
-    table.silu(batch * f, hidden.data(), hidden.data());
-    spectral_step(table, experts[e].down, batch, hidden.data(), gates + 3 + e, gate_width, e > 0, middle.data(), y);
+ExpertWeights read_expert(const WeightSource& source, const std::string& name) {
+  return {read_spectral(source, name + ".up"), read_spectral(source, name + ".down")};
+}
+
+void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertWeights>& experts, std::int64_t rows, const float* z,
+                  const float* gates, std::int64_t gate_width, Scratch& scratch, float* y) {
+  const ExpertWeights& one = experts.front();
+  const std::int64_t d = one.up.u.k(), f = one.up.v.n(), up_rank = one.up.rank(), down_rank = one.down.rank();
+  const auto count = static_cast<std::int64_t>(experts.size());
+  float* middle = scratch.take(count * rows * up_rank);
+  float* hidden = scratch.take(count * rows * f);
+  float* read = scratch.take(count * rows * down_rank);
+  float* written = scratch.take((count - 1) * rows * d);
+  const auto product = [&](auto weight, const float* x, std::int64_t in, float* to, std::int64_t out) {
+    std::vector<ops::Product<float>> list;
+    for (std::int64_t e = 0; e < count; ++e)
+      list.push_back({&weight(experts[static_cast<std::size_t>(e)]), x + e * rows * in, to + e * rows * out});
+    table.products(rows, list);
+  };
+  std::vector<ops::Product<float>> reads, writes;
+  for (std::int64_t e = 0; e < count; ++e) {
+    const ExpertWeights& w = experts[static_cast<std::size_t>(e)];
+    reads.push_back({&w.up.u, z, middle + e * rows * up_rank});
+    writes.push_back({&w.down.v, read + e * rows * down_rank, e == 0 ? y : written + (e - 1) * rows * d});
   }
+  table.products(rows, reads);
+  for (std::int64_t e = 0; e < count; ++e) {
+    float* m = middle + e * rows * up_rank;
+    table.scale_columns({.rows = rows, .k = up_rank, .p_stride = 0}, m, experts[static_cast<std::size_t>(e)].up.s.data(), nullptr, m);
+  }
+  product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.up.v; }, middle, up_rank, hidden, f);
+  table.silu(count * rows * f, hidden, hidden);
+  product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.down.u; }, hidden, f, read, down_rank);
+  for (std::int64_t e = 0; e < count; ++e) {
+    float* r = read + e * rows * down_rank;
+    table.scale_columns({.rows = rows, .k = down_rank, .p_stride = gate_width}, r, experts[static_cast<std::size_t>(e)].down.s.data(),
+                        gates + 3 + e, r);
+  }
+  table.products(rows, writes);
+  for (std::int64_t e = 1; e < count; ++e) table.axpy(rows * d, 1.0F, written + (e - 1) * rows * d, y);
 }
 
 }  // namespace dormouse::layer

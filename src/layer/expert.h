@@ -23,8 +23,18 @@ void for_each(ExpertParameters& p, const std::function<void(Parameter&)>& visit)
 // sum_e gates[:,3+e] * Down_e(silu(Up_e(z))): z [N,d] -> [N,d].
 autograd::Var experts(autograd::Tape& tape, std::vector<ExpertParameters>& experts, const autograd::Var& z, const autograd::Var& gates);
 
-// Step form: z [b,d] -> y [b,d]; gates [b,gate_width].
-void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertParameters>& experts, std::int64_t batch, const float* z,
-                  const float* gates, std::int64_t gate_width, float* y);
+struct ExpertWeights {
+  SpectralWeights up, down;
+};
+ExpertWeights read_expert(const WeightSource& source, const std::string& name);
+template <class Visit>
+void for_each_matrix(const ExpertWeights& w, const Visit& visit) {
+  for_each_matrix(w.up, visit);
+  for_each_matrix(w.down, visit);
+}
+
+// Step form: z [rows,d] -> y [rows,d]; gates [rows,gate_width].
+void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertWeights>& experts, std::int64_t rows, const float* z,
+                  const float* gates, std::int64_t gate_width, Scratch& scratch, float* y);
 
 }  // namespace dormouse::layer

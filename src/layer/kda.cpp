@@ -1,7 +1,6 @@
 #include "layer/kda.h"
 
 #include <cmath>
-#include <vector>
 
 namespace dormouse::layer {
 
@@ -68,37 +67,38 @@ Var kda(Tape& tape, KdaParameters& p, const KdaShape& shape, std::int64_t batch,
   return matmul(tape, gated, tape.parameter(p.out));
 }
 
-void kda_step(const ops::OpTable<float>& table, const KdaParameters& p, const KdaShape& shape, std::int64_t batch, const float* z,
-              float* state, float* y) {
-  const std::int64_t d = shape.d;
-  const std::int64_t hd = shape.head_dim;
-  const std::int64_t width = shape.heads * hd;
-  const auto n = static_cast<std::size_t>(batch * width);
-  std::vector<float> q(n), k(n), v(n), g(n), raw(n), o(n), inv(static_cast<std::size_t>(batch * shape.heads)), beta(inv.size()),
-      low(static_cast<std::size_t>(batch * hd));
-  const auto project = [&](const Parameter& w, const float* x, std::int64_t in, float* out) {
-    const std::int64_t columns = w.value.dim(1);
-    table.gemm({.m = batch, .n = columns, .k = in, .lda = in, .ldb = columns, .ldc = columns}, x, w.value.data<float>(), out);
-  };
-  const ops::HeadNorm unit{.rows = batch * shape.heads, .head_dim = hd, .eps = kKdaUnitEps};
-  project(p.q, z, d, raw.data());
-  table.silu_head_norm(unit, raw.data(), q.data(), inv.data());
-  project(p.k, z, d, raw.data());
-  table.silu_head_norm(unit, raw.data(), k.data(), inv.data());
-  project(p.v, z, d, raw.data());
-  table.silu(batch * width, raw.data(), v.data());
-  project(p.decay_up, z, d, low.data());
-  project(p.decay_down, low.data(), hd, raw.data());
-  table.decay({.rows = batch, .heads = shape.heads, .head_dim = hd, .g_min = kKdaDecayFloor}, raw.data(), p.a_log.value.data<float>(),
-              p.decay_bias.value.data<float>(), g.data());
-  project(p.beta, z, d, inv.data());
-  table.sigmoid(batch * shape.heads, inv.data(), beta.data());
-  table.kda_step({.batch = batch, .time = 1, .heads = shape.heads, .head_dim = hd}, q.data(), k.data(), v.data(), g.data(), beta.data(),
-                 state, o.data());
-  project(p.gate, z, d, raw.data());
-  table.gated_head_norm({.rows = batch * shape.heads, .head_dim = hd, .eps = kKdaOutputNormEps}, o.data(), raw.data(),
-                        p.norm.value.data<float>(), v.data(), inv.data());
-  project(p.out, v.data(), width, y);
+KdaWeights read_kda(const WeightSource& source, const std::string& name) {
+  const auto weight = [&](const char* part) { return matrix(source, name + "." + part + ".weight"); };
+  return {.q = weight("q"),
+          .k = weight("k"),
+          .v = weight("v"),
+          .gate = weight("gate"),
+          .decay_up = weight("decay_up"),
+          .decay_down = weight("decay_down"),
+          .beta = weight("beta"),
+          .out = weight("out"),
+          .decay_bias = vector(source, name + ".decay_bias"),
+          .a_log = vector(source, name + ".a_log"),
+          .norm = vector(source, name + ".norm.weight")};
+}
+
+void kda_step(const ops::OpTable<float>& table, const KdaWeights& w, const KdaShape& shape, std::int64_t batch, std::int64_t time,
+              const float* z, float* state, Scratch& scratch, float* y) {
+  const std::int64_t hd = shape.head_dim, rows = batch * time, units = rows * shape.heads, n = units * hd;
+  float *raw_q = scratch.take(n), *raw_k = scratch.take(n), *v = scratch.take(n), *gate = scratch.take(n), *low = scratch.take(rows * hd),
+        *beta = scratch.take(units), *zeta = scratch.take(n), *q = scratch.take(n), *k = scratch.take(n), *g = scratch.take(n),
+        *o = scratch.take(n), *gated = scratch.take(n), *inv = scratch.take(units);
+  table.products(rows, {{{&w.q, z, raw_q}, {&w.k, z, raw_k}, {&w.v, z, v}, {&w.gate, z, gate}, {&w.decay_up, z, low}, {&w.beta, z, beta}}});
+  table.products(rows, {{{&w.decay_down, low, zeta}}});
+  const ops::HeadNorm unit{.rows = units, .head_dim = hd, .eps = kKdaUnitEps};
+  table.silu_head_norm(unit, raw_q, q, inv);
+  table.silu_head_norm(unit, raw_k, k, inv);
+  table.silu(n, v, v);
+  table.decay({.rows = rows, .heads = shape.heads, .head_dim = hd, .g_min = kKdaDecayFloor}, zeta, w.a_log.data(), w.decay_bias.data(), g);
+  table.sigmoid(units, beta, beta);
+  table.kda_step({.batch = batch, .time = time, .heads = shape.heads, .head_dim = hd}, q, k, v, g, beta, state, o);
+  table.gated_head_norm({.rows = units, .head_dim = hd, .eps = kKdaOutputNormEps}, o, gate, w.norm.data(), gated, inv);
+  table.products(rows, {{{&w.out, gated, y}}});
 }
 
 }  // namespace dormouse::layer

@@ -8,6 +8,8 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "layer/init.h"
+#include "layer/scratch.h"
+#include "layer/weights.h"
 
 namespace dormouse::layer {
 
@@ -38,8 +40,20 @@ void for_each(KdaParameters& p, const std::function<void(Parameter&)>& visit);
 autograd::Var kda(autograd::Tape& tape, KdaParameters& p, const KdaShape& shape, std::int64_t batch, std::int64_t time,
                   const autograd::Var& z, const tensor::Tensor& state0 = {}, tensor::Tensor* final_state = nullptr);
 
-// Step form: one byte of each of b sequences. z [b,d] -> y [b,d]; state [b,H,hd,hd] updated in place.
-void kda_step(const ops::OpTable<float>& table, const KdaParameters& p, const KdaShape& shape, std::int64_t batch, const float* z,
-              float* state, float* y);
+struct KdaWeights {
+  ops::NarrowMatrix q, k, v, gate;         // [d, H*hd]
+  ops::NarrowMatrix decay_up, decay_down;  // [d,hd], [hd,H*hd]
+  ops::NarrowMatrix beta, out;             // [d,H], [H*hd,d]
+  std::vector<float> decay_bias, a_log, norm;
+};
+KdaWeights read_kda(const WeightSource& source, const std::string& name);
+template <class Visit>
+void for_each_matrix(const KdaWeights& w, const Visit& visit) {
+  for (const ops::NarrowMatrix* m : {&w.q, &w.k, &w.v, &w.gate, &w.decay_up, &w.decay_down, &w.beta, &w.out}) visit(*m);
+}
+
+// Step form: the next `time` bytes of each of `batch` sequences. z [b*t,d] -> y [b*t,d]; state [b,H,hd,hd] updated in place.
+void kda_step(const ops::OpTable<float>& table, const KdaWeights& w, const KdaShape& shape, std::int64_t batch, std::int64_t time,
+              const float* z, float* state, Scratch& scratch, float* y);
 
 }  // namespace dormouse::layer

@@ -34,15 +34,16 @@ Var spectral(Tape& tape, SpectralParameters& p, const Var& x, Precision precisio
   return matmul_transposed(tape, spectral_middle(tape, p, x, precision), tape.parameter(p.v), precision);
 }
 
-void spectral_step(const ops::OpTable<float>& table, const SpectralParameters& p, std::int64_t rows, const float* x, const float* row_scale,
-                   std::int64_t scale_stride, bool accumulate, float* middle, float* y) {
-  const std::int64_t in = p.u.value.dim(0);
-  const std::int64_t k = p.u.value.dim(1);
-  const std::int64_t out = p.v.value.dim(0);
-  table.gemm({.m = rows, .n = k, .k = in, .lda = in, .ldb = k, .ldc = k}, x, p.u.value.data<float>(), middle);
-  table.scale_columns({.rows = rows, .k = k, .p_stride = scale_stride}, middle, p.s.value.data<float>(), row_scale, middle);
-  table.gemm({.m = rows, .n = out, .k = k, .lda = k, .ldb = k, .ldc = out, .transpose_b = true, .accumulate = accumulate}, middle,
-             p.v.value.data<float>(), y);
+SpectralWeights read_spectral(const WeightSource& source, const std::string& name) {
+  return {matrix(source, name + ".u"), vector(source, name + ".s"), matrix_transposed(source, name + ".v")};
+}
+
+void spectral_step(const ops::OpTable<float>& table, const SpectralWeights& w, std::int64_t rows, const float* x, Scratch& scratch,
+                   float* y) {
+  float* middle = scratch.take(rows * w.rank());
+  table.products(rows, {{{&w.u, x, middle}}});
+  table.scale_columns({.rows = rows, .k = w.rank(), .p_stride = 0}, middle, w.s.data(), nullptr, middle);
+  table.products(rows, {{{&w.v, middle, y}}});
 }
 
 }  // namespace dormouse::layer

@@ -8,6 +8,8 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "layer/init.h"
+#include "layer/scratch.h"
+#include "layer/weights.h"
 
 namespace dormouse::layer {
 
@@ -29,9 +31,21 @@ autograd::Var spectral_middle(autograd::Tape& tape, SpectralParameters& p, const
 autograd::Var spectral(autograd::Tape& tape, SpectralParameters& p, const autograd::Var& x,
                        autograd::Precision precision = autograd::Precision::tape);
 
-// Step form: x [rows,in] -> y [rows,out] (added to y when accumulate); row_scale [rows] strided by scale_stride, or null; middle [rows,k]
-// is scratch.
-void spectral_step(const ops::OpTable<float>& table, const SpectralParameters& p, std::int64_t rows, const float* x, const float* row_scale,
-                   std::int64_t scale_stride, bool accumulate, float* middle, float* y);
+struct SpectralWeights {
+  ops::NarrowMatrix u;   // [in,k]
+  std::vector<float> s;  // [k]
+  ops::NarrowMatrix v;   // [k,out]
+  std::int64_t rank() const { return u.n(); }
+};
+SpectralWeights read_spectral(const WeightSource& source, const std::string& name);
+template <class Visit>
+void for_each_matrix(const SpectralWeights& w, const Visit& visit) {
+  visit(w.u);
+  visit(w.v);
+}
+
+// Step form: x [rows,in] -> y [rows,out].
+void spectral_step(const ops::OpTable<float>& table, const SpectralWeights& w, std::int64_t rows, const float* x, Scratch& scratch,
+                   float* y);
 
 }  // namespace dormouse::layer

@@ -7,7 +7,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
+
+#include "ops/narrow.h"
 
 namespace dormouse::ops {
 
@@ -101,6 +104,8 @@ struct OpTable {
   std::string_view name;  // "reference", "cpu", "cpu-portable"
 
   void (*gemm)(const Gemm&, const T* a, const T* b, T* c);
+  // y = x W of several narrow matrices side by side (ops/narrow.h)
+  void (*products)(std::int64_t rows, std::span<const Product<T>> list);
 
   // y[r,:] = table[index[r],:];  dtable[index[r],:] += dy[r,:]  (rows in order, so the sum has one order)
   void (*gather)(std::int64_t rows, std::int64_t d, const std::uint32_t* index, const T* table, T* y);
@@ -141,7 +146,7 @@ struct OpTable {
   // dstate: gradient of the final state or null. dstate0 may be null.
   void (*kda_backward)(const Kda&, const T* q, const T* k, const T* v, const T* g, const T* beta, const T* chunk_states, const T* d_o,
                        const T* dstate, T* dq, T* dk, T* dv, T* dg, T* dbeta, T* dstate0);
-  // One position of `batch` independent sequences (time = 1): state [b,H,hd,hd] is updated in place.
+  // The recurrence itself, position by position: state [b,H,hd,hd] is updated in place. Its bits do not depend on how a text is cut.
   void (*kda_step)(const Kda&, const T* q, const T* k, const T* v, const T* g, const T* beta, T* state, T* o);
 
   void (*gated_head_norm)(const GatedHeadNorm&, const T* o, const T* z, const T* w, T* y, T* inv);

@@ -97,34 +97,38 @@ HWY_INLINE void step_columns(Tag tag, std::size_t hd, const float* q, const floa
 
 }  // namespace
 
-// One position of one unit: o = q (S- + k u^T) = q S- + (q.k) u with S- the decayed state.
+// The positions of one unit, one by one: o = q (S- + k u^T) = q S- + (q.k) u with S- the decayed state.
 std::size_t step_unit(const KdaUnit& u, const KdaForward& io, float* scratch) {
   const D d;
   const std::size_t hd = u.hd, ld = u.ld;
   KdaCarver carve(scratch);
   float *q = carve.take(ld), *k = carve.take(ld), *decay = carve.take(ld);
-  V sum = hn::Zero(d);
-  for (std::size_t c = 0; c < ld; ++c) {
-    q[c] = c < hd ? u.scale * io.q[u.x + c] : 0;
-    k[c] = c < hd ? io.k[u.x + c] : 0;
-    decay[c] = c < hd ? io.g[u.x + c] : 0;
-  }
-  for (std::size_t c = 0; c < ld; c += kLanes) {
-    sum = hn::MulAdd(hn::Load(d, q + c), hn::Load(d, k + c), sum);
-    hn::Store(exp_nats(hn::Load(d, decay + c)), d, decay + c);
-  }
-  const float qk = hn::GetLane(hn::SumOfLanes(d, sum)), beta = io.beta[u.beta];
-  const float* v = io.v + u.x;
-  float *state = io.state + u.state, *o = io.o + u.x;
-  std::size_t c = 0;
-  for (; c + kLanes <= hd; c += kLanes) step_columns(d, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
-  if constexpr (kLanes > 4) {
-    const hn::CappedTag<float, 4> d4;
-    for (; c + 4 <= hd; c += 4) step_columns(d4, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
-  }
-  if constexpr (kLanes > 1) {
-    const hn::CappedTag<float, 1> d1;
-    for (; c < hd; ++c) step_columns(d1, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
+  float* state = io.state + u.state;
+  for (std::size_t t = 0; t < u.time; ++t) {
+    const std::size_t x = u.x + t * u.row;
+    V sum = hn::Zero(d);
+    for (std::size_t c = 0; c < ld; ++c) {
+      q[c] = c < hd ? u.scale * io.q[x + c] : 0;
+      k[c] = c < hd ? io.k[x + c] : 0;
+      decay[c] = c < hd ? io.g[x + c] : 0;
+    }
+    for (std::size_t c = 0; c < ld; c += kLanes) {
+      sum = hn::MulAdd(hn::Load(d, q + c), hn::Load(d, k + c), sum);
+      hn::Store(exp_nats(hn::Load(d, decay + c)), d, decay + c);
+    }
+    const float qk = hn::GetLane(hn::SumOfLanes(d, sum)), beta = io.beta[u.beta + t * u.beta_row];
+    const float* v = io.v + x;
+    float* o = io.o + x;
+    std::size_t c = 0;
+    for (; c + kLanes <= hd; c += kLanes) step_columns(d, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
+    if constexpr (kLanes > 4) {
+      const hn::CappedTag<float, 4> d4;
+      for (; c + 4 <= hd; c += 4) step_columns(d4, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
+    }
+    if constexpr (kLanes > 1) {
+      const hn::CappedTag<float, 1> d1;
+      for (; c < hd; ++c) step_columns(d1, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
+    }
   }
   return 0;
 }
@@ -152,11 +156,9 @@ void kda(const Kda& p, const float* q, const float* k, const float* v, const flo
 }
 
 void kda_step(const Kda& p, const float* q, const float* k, const float* v, const float* g, const float* beta, float* state, float* o) {
-  Kda one = p;
-  one.time = 1;
   const KdaForward io{q, k, v, g, beta, state, o, state, nullptr};
-  const bool worth_threads = p.batch * p.heads * p.head_dim * p.head_dim > 100'000;  // 100 k state elements: some 20 us
-  each_kda_unit(one, io, HWY_DYNAMIC_DISPATCH(step_unit), 4 * padded(p) + 256, worth_threads);
+  const bool worth_threads = p.batch * p.heads * p.head_dim * p.head_dim * p.time > 20'000;  // state elements; 20 k: some 4 us
+  each_kda_unit(p, io, HWY_DYNAMIC_DISPATCH(step_unit), 4 * padded(p) + 256, worth_threads);
 }
 
 }  // namespace dormouse::ops::cpu

@@ -16,6 +16,9 @@ bool onednn_ready();
 // bf16.cpp: dense to [rows,cols] from rows `ld` apart, nearest even, NaN stays NaN.
 void round_to_bf16(std::int64_t rows, std::int64_t cols, std::int64_t ld, const float* from, std::uint16_t* to);
 
+// narrow.cpp
+void products(std::int64_t rows, std::span<const Product<float>> list);
+
 // gather.cpp
 void gather(std::int64_t rows, std::int64_t d, const std::uint32_t* index, const float* table, float* y);
 void gather_backward(std::int64_t rows, std::int64_t d, const std::uint32_t* index, const float* dy, float* dtable);

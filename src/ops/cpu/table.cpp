@@ -19,6 +19,7 @@ OpTable<float> make_table(bool portable) {
     table.hidden_backward = cpu::hidden_onednn_backward;
   }
 #endif
+  table.products = cpu::products;
   table.gather = cpu::gather;
   table.gather_backward = cpu::gather_backward;
   table.add_row = cpu::add_row;

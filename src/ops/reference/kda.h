@@ -86,9 +86,7 @@ void kda(const Kda& p, const T* q, const T* k, const T* v, const T* g, const T* 
 
 template <class T>
 void kda_step(const Kda& p, const T* q, const T* k, const T* v, const T* g, const T* beta, T* state, T* o) {
-  Kda one = p;
-  one.time = 1;
-  kda(one, q, k, v, g, beta, static_cast<const T*>(state), o, state, static_cast<T*>(nullptr));
+  kda(p, q, k, v, g, beta, static_cast<const T*>(state), o, state, static_cast<T*>(nullptr));
 }
 
 // With D the gradient of S_t, from the last position to the first (s = scale, S- the decayed state):

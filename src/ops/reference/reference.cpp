@@ -7,6 +7,7 @@
 #include "ops/reference/gemm.h"
 #include "ops/reference/hidden.h"
 #include "ops/reference/kda.h"
+#include "ops/reference/narrow.h"
 #include "ops/reference/norm.h"
 #include "ops/reference/optim.h"
 #include "ops/reference/residual.h"
@@ -18,6 +19,7 @@ const OpTable<T>& reference_table() {
   static constexpr OpTable<T> kTable{
       .name = "reference",
       .gemm = reference::gemm<T>,
+      .products = reference::products<T>,
       .gather = reference::gather<T>,
       .gather_backward = reference::gather_backward<T>,
       .add_row = reference::add_row<T>,

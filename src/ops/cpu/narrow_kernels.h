@@ -1,0 +1,29 @@
+// What the kernels of narrow products share (ops/narrow.h). One call: strips [first, last) of one matrix, all rows.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/narrow.h"
+
+namespace dormouse::ops::cpu {
+
+// Rows of x in whole numbers of two digits: x[r,i] ~ scale[r] * (256 high[r,i] + low[r,i]); zero from k to `padded`, a multiple of 16.
+struct Digits {
+  std::int64_t rows = 0, padded = 0;
+  const std::int8_t *high = nullptr, *low = nullptr;  // [rows, padded]
+  const float* scale = nullptr;                       // [rows]
+  const std::int32_t *sum_high = nullptr, *sum_low = nullptr;
+};
+
+struct StripRange {
+  const NarrowMatrix* w = nullptr;
+  std::int64_t first = 0, last = 0;
+  float* y = nullptr;  // [rows, n]
+};
+
+// int8, ternary. y = (256 (h - o sum_high) + l - o sum_low) * (scale * scales[j]) with h, l the sums of stored codes, o what was added to
+// them. x86_dot.cpp: AVX-512 VNNI; false from has_vnni: narrow.cpp has the other CPUs'. All give the same bits.
+bool has_vnni();
+void dot_strips_vnni(const StripRange& range, const Digits& x);
+
+}  // namespace dormouse::ops::cpu
