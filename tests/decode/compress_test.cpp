@@ -20,6 +20,7 @@ using Bytes = std::vector<std::uint8_t>;
 using network::testing::random_bytes;
 using testing::liked_text;
 using testing::tiny_model;
+using testing::weights_of;
 
 // At most `piece` bytes at a time, as a pipe gives them.
 ReadBytes reader(const Bytes& bytes, std::size_t piece = SIZE_MAX) {
@@ -32,8 +33,12 @@ ReadBytes reader(const Bytes& bytes, std::size_t piece = SIZE_MAX) {
 }
 
 struct Fixture {
-  explicit Fixture(std::int64_t width = 16) : model(tiny_model(3, width)), compressor(model) {}
+  explicit Fixture(std::int64_t width = 16)
+      : model(tiny_model(3, width)),
+        weights(weights_of(model)),
+        compressor(weights, network::weights_crc(model.parameters, model.config)) {}
   network::Model model;
+  network::Weights weights;
   Compressor compressor;
 
   Bytes compress(const Bytes& text, const CompressOptions& options = {}, CompressStats* stats = nullptr) {
@@ -222,7 +227,8 @@ TEST(Decompress, RefusesAnotherModelCpuLevelOrArithmeticBeforeAnyOutput) {
   std::size_t written = 0;
   const auto refused = [&](Bytes changed, network::Model& model) {
     seal(changed);
-    Compressor compressor(model);
+    const network::Weights weights = weights_of(model);
+    Compressor compressor(weights, network::weights_crc(model.parameters, model.config));
     ArchiveReader in(reader(changed), "x.dmz");
     try {
       compressor.decompress(in, [&](std::span<const std::uint8_t> bytes) { written += bytes.size(); });
@@ -274,7 +280,8 @@ TEST(Compress, AModelWhoseLogitsAreNotFiniteIsRefused) {
   auto model = tiny_model();
   for (std::int64_t i = 0; i < model.parameters.head.s.value.size(); ++i) model.parameters.head.s.value.data<float>()[i] = 3e38F;
   for (std::int64_t i = 0; i < model.parameters.head.v.value.size(); ++i) model.parameters.head.v.value.data<float>()[i] = 3e38F;
-  EXPECT_THROW(Compressor{model}, base::Error);
+  const network::Weights weights = weights_of(model);
+  EXPECT_THROW(Compressor(weights, 0), base::Error);
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <stdexcept>
 
 #include "../network/support.h"
-#include "base/error.h"
+#include "network/dormouse/weights.h"
 
 namespace dormouse::decode {
 namespace {
@@ -17,59 +17,21 @@ using network::testing::small_config;
 struct Fixture {
   network::ModelConfig config = small_config();
   network::Parameters parameters;
+  network::Weights weights;
   Fixture() {
-    config.max_seq_len = 24;
     parameters = network::make_parameters(config, 3);
     perturb(parameters, config, 4);
+    weights = network::read_weights(parameters, config);
   }
 };
-
-double largest_difference(std::span<const float> a, std::span<const float> b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-  return largest;
-}
-
-TEST(Session, ReadingInPiecesAndByteByByteGiveTheSameLogits) {
-  Fixture f;
-  for (const std::int64_t depth : {0, 1, 2}) {
-    const auto text = random_bytes(200, 5);
-    Session chunks(f.config, f.parameters, depth), steps(f.config, f.parameters, depth), mixed(f.config, f.parameters, depth);
-    chunks.read(text);
-    for (const auto byte : text) steps.step(byte);
-    mixed.read(std::span(text).first(1));
-    mixed.step(text[1]);
-    mixed.read(std::span(text).subspan(2, 61));
-    for (std::size_t i = 63; i < text.size(); ++i) mixed.step(text[i]);
-    EXPECT_LT(largest_difference(chunks.logits(), steps.logits()), 1e-4) << depth;
-    EXPECT_LT(largest_difference(chunks.logits(), mixed.logits()), 1e-4) << depth;
-    EXPECT_EQ(chunks.position(), 200);
-    EXPECT_EQ(mixed.position(), 200);
-  }
-}
-
-TEST(Session, TheStateRemembersMoreThanTheLastBytes) {
-  Fixture f;
-  auto a = random_bytes(60, 6), b = a;
-  b[10] ^= 1;
-  Session first(f.config, f.parameters), second(f.config, f.parameters);
-  first.read(a);
-  second.read(b);
-  EXPECT_GT(largest_difference(first.logits(), second.logits()), 1e-6);
-}
-
-TEST(Session, ADepthTheModelLacksIsAUsageError) {
-  Fixture f;
-  EXPECT_THROW(Session(f.config, f.parameters, f.config.max_iter + 1), base::UsageError);
-}
 
 TEST(Generate, WritesExactlyTheBytesAskedForAndTheSameForTheSameSeed) {
   Fixture f;
   const auto write = [&](std::uint64_t seed, std::int64_t bytes) {
-    Session session(f.config, f.parameters);
+    Lanes lanes(f.weights, 1);
     Sampler sampler({}, seed);
     std::vector<std::uint8_t> out;
-    const auto stats = generate(session, sampler, random_bytes(5, 1), bytes, [&](std::uint8_t byte) {
+    const auto stats = generate(lanes, 0, sampler, random_bytes(5, 1), bytes, [&](std::uint8_t byte) {
       out.push_back(byte);
       return out.size() < 300;
     });
@@ -87,16 +49,49 @@ TEST(Generate, WritesExactlyTheBytesAskedForAndTheSameForTheSameSeed) {
 TEST(Generate, AnEmptyPromptIsANewline) {
   Fixture f;
   const auto write = [&](std::vector<std::uint8_t> prompt) {
-    Session session(f.config, f.parameters);
+    Lanes lanes(f.weights, 1);
     Sampler sampler({.temperature = 0}, 1);
     std::vector<std::uint8_t> out;
-    generate(session, sampler, prompt, 20, [&](std::uint8_t byte) {
+    generate(lanes, 0, sampler, prompt, 20, [&](std::uint8_t byte) {
       out.push_back(byte);
       return true;
     });
     return out;
   };
   EXPECT_EQ(write({}), write({'\n'}));
+}
+
+TEST(Generate, ARequestLeavesNoTraceForTheNextHoweverItEnds) {
+  Fixture f;
+  Lanes lanes(f.weights, 2);
+  const auto prompt = random_bytes(30, 1);
+  const auto write = [&](Lanes& on, std::size_t lane) {
+    Sampler sampler({.repeat_penalty = 1.3}, 5);
+    std::vector<std::uint8_t> out;
+    generate(on, lane, sampler, prompt, 100, [&](std::uint8_t byte) {
+      out.push_back(byte);
+      return true;
+    });
+    return out;
+  };
+  Lanes fresh(f.weights, 1);
+  const auto want = write(fresh, 0);
+  for (const std::size_t lane : {0, 1}) {
+    EXPECT_EQ(write(lanes, lane), want) << lane;
+    Sampler other({}, 6);
+    generate(lanes, lane, other, random_bytes(200, 2), 50, [](std::uint8_t) { return true; });
+    EXPECT_EQ(write(lanes, lane), want) << "after a foreign request";
+    int left = 10;
+    const auto stats = generate(lanes, lane, other, random_bytes(70, 3), -1, [&](std::uint8_t) { return --left > 0; });
+    EXPECT_EQ(stats.written_bytes, 10);
+    EXPECT_EQ(write(lanes, lane), want) << "after one stopped by its callback";
+    const auto fail = [&](std::uint8_t) -> bool {
+      if (++left == 5) throw std::runtime_error("gone");
+      return true;
+    };
+    EXPECT_THROW(generate(lanes, lane, other, random_bytes(9, 4), 50, fail), std::runtime_error);
+    EXPECT_EQ(write(lanes, lane), want) << "after one whose callback threw";
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "../network/support.h"
 #include "decode/lanes.h"
 #include "network/dormouse/model_file.h"
+#include "network/dormouse/weights.h"
 
 namespace dormouse::decode::testing {
 
@@ -23,10 +24,17 @@ inline network::Model tiny_model(std::uint64_t seed = 3, std::int64_t width = 16
   return model;
 }
 
+inline network::Weights weights_of(network::Model& model) {
+  network::Weights weights = network::read_weights(model.parameters, model.config);
+  weights.path = model.path;
+  return weights;
+}
+
 // Drawn from the model at temperature 1/2.
 inline std::vector<std::uint8_t> liked_text(network::Model& model, std::size_t count, std::uint64_t seed = 7) {
   base::SplitMix64 random(seed);
-  Lanes lane(model.config, model.parameters, 1);
+  const network::Weights weights = weights_of(model);
+  Lanes lane(weights, 1);
   std::vector<std::uint8_t> text = {65};
   while (text.size() < count) {
     lane.step(std::span(text).last(1));

@@ -11,7 +11,8 @@ namespace {
 TEST(CodeLength, TheMessagesAreWithinATenthOfAPercentOfTheBpbOfTheSameWindows) {
   auto model = decode::testing::tiny_model();
   const auto text = decode::testing::liked_text(model, 40'000);
-  decode::Compressor compressor(model);
+  const network::Weights weights = decode::testing::weights_of(model);
+  decode::Compressor compressor(weights, network::weights_crc(model.parameters, model.config));
   for (const std::uint32_t block : {20'000U, 3'000U}) {
     std::size_t at = 0;
     const auto read = [&](std::span<std::uint8_t> out) {

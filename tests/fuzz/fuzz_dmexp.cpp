@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "format/dmexp.h"
 #include "network/dormouse/export.h"
+#include "network/dormouse/weights.h"
 #include "support.h"
 
 namespace {
@@ -34,7 +35,11 @@ std::string repaired(std::string file) {
 void read(std::span<const std::uint8_t> bytes) {
   const dormouse::fuzz::MemoryFile file(bytes);
   dormouse::fuzz::answered([&] { (void)dormouse::format::DmexpFile(file.path()).read(); });
-  dormouse::fuzz::answered([&] { (void)dormouse::network::widened(dormouse::network::load_export(file.path())); });
+  dormouse::fuzz::answered([&] {
+    const auto model = dormouse::network::load_export(file.path());
+    (void)dormouse::network::widened(model);
+    (void)dormouse::network::read_weights(model);
+  });
 }
 
 }  // namespace

@@ -12,20 +12,19 @@ namespace {
 using namespace dormouse;
 
 struct Coder {
-  network::Model model;
-  decode::Compressor compressor;
-  Coder() : model(tiny()), compressor(model) {}
-  static network::Model tiny() {
-    network::Model model;
-    auto& c = model.config;
+  network::ModelConfig config = tiny();
+  network::Parameters parameters = network::make_parameters(config, 1);
+  network::Weights weights = network::read_weights(parameters, config);
+  decode::Compressor compressor{weights, network::weights_crc(parameters, config)};
+  static network::ModelConfig tiny() {
+    network::ModelConfig c;
     c.d_model = 4;
     c.n_heads = 1;
     c.head_dim = 4;
     c.d_ffn = c.rank = c.engram_dim = 2;
     c.n_experts = c.max_iter = 1;
     c.engram_rows = 16;
-    model.parameters = network::make_parameters(c, 1);
-    return model;
+    return c;
   }
 };
 

@@ -24,8 +24,11 @@ inline Tensor loop_logits(const ModelConfig& config, Parameters& p, const std::v
   return loop(tape, config, p, input, {.depth = depth, .want_logits = true}).logits;
 }
 
+// Byte by byte.
 inline Tensor step_logits(const ModelConfig& config, Parameters& p, const std::vector<std::uint8_t>& bytes, std::int64_t batch,
                           std::int64_t depth) {
+  const Weights weights = read_weights(p, config);
+  layer::Scratch scratch;
   const std::size_t rows = static_cast<std::size_t>(batch);
   const std::size_t time = bytes.size() / rows;
   Tensor logits = Tensor::empty({static_cast<std::int64_t>(bytes.size()), 256}, tensor::Dtype::f32);
@@ -39,7 +42,7 @@ inline Tensor step_logits(const ModelConfig& config, Parameters& p, const std::v
       column[r] = bytes[r * time + i];
       for (std::size_t o = 0; o < 3; ++o) column_keys[r * 3 + o] = keys[(r * time + i) * 3 + o];
     }
-    step(ops::cpu_table(true), config, p, column, column_keys, state, column_logits, depth);
+    step(ops::cpu_table(true), weights, {.batch = batch, .bytes = column, .keys = column_keys}, state, scratch, column_logits, depth);
     for (std::size_t r = 0; r < rows; ++r) std::copy_n(&column_logits[r * 256], 256, logits.data<float>() + (r * time + i) * 256);
   }
   return logits;
@@ -61,7 +64,21 @@ inline void expect_causal(const Tensor& original, const Tensor& changed, const s
   }
 }
 
-// At every depth, in the training form and the step form.
+// All positions in one call.
+inline Tensor read_logits(const ModelConfig& config, Parameters& p, const std::vector<std::uint8_t>& bytes, std::int64_t batch,
+                          std::int64_t depth) {
+  const Weights weights = read_weights(p, config);
+  layer::Scratch scratch;
+  LoopState state = zero_state(config, batch);
+  const auto keys = keys_of(config, bytes, batch);
+  Tensor logits = Tensor::empty({static_cast<std::int64_t>(bytes.size()), 256}, tensor::Dtype::f32);
+  step(ops::cpu_table(true), weights,
+       {.batch = batch, .time = static_cast<std::int64_t>(bytes.size()) / batch, .bytes = bytes, .keys = keys}, state, scratch,
+       {logits.data<float>(), static_cast<std::size_t>(logits.size())}, depth);
+  return logits;
+}
+
+// At every depth, in the training form, the step form byte by byte and the step form of a whole text.
 inline void expect_preset_is_causal(const std::string& name) {
   const std::vector<std::int64_t> changed_at = {0, 1, 15, 16, 17, 33};
   const auto batch = static_cast<std::int64_t>(changed_at.size());
@@ -79,6 +96,8 @@ inline void expect_preset_is_causal(const std::string& name) {
     expect_causal(loop_logits(config, p, original, batch, depth), loop_logits(config, p, changed, batch, depth), changed_at, time, what);
     expect_causal(step_logits(config, p, original, batch, depth), step_logits(config, p, changed, batch, depth), changed_at, time,
                   what + ", step form");
+    expect_causal(read_logits(config, p, original, batch, depth), read_logits(config, p, changed, batch, depth), changed_at, time,
+                  what + ", step form of a whole text");
   }
 }
 

@@ -5,9 +5,9 @@ namespace {
 
 using namespace testing;
 
-TEST(CausalitySlow, NoByteChangesALogitBeforeItInNanoAtAnyDepthInEitherForm) { expect_preset_is_causal("nano"); }
-TEST(CausalitySlow, NoByteChangesALogitBeforeItInSmallAtAnyDepthInEitherForm) { expect_preset_is_causal("small"); }
-TEST(CausalitySlow, NoByteChangesALogitBeforeItInBaseAtAnyDepthInEitherForm) { expect_preset_is_causal("base"); }
+TEST(CausalitySlow, NoByteChangesALogitBeforeItInNanoAtAnyDepthInAnyForm) { expect_preset_is_causal("nano"); }
+TEST(CausalitySlow, NoByteChangesALogitBeforeItInSmallAtAnyDepthInAnyForm) { expect_preset_is_causal("small"); }
+TEST(CausalitySlow, NoByteChangesALogitBeforeItInBaseAtAnyDepthInAnyForm) { expect_preset_is_causal("base"); }
 
 }  // namespace
 }  // namespace dormouse::network

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "causality.h"
 #include "network/dormouse/step.h"
@@ -12,7 +13,7 @@ namespace {
 using namespace testing;
 using tensor::Tensor;
 
-TEST(Causality, NoByteChangesALogitBeforeItInTinyAtAnyDepthInEitherForm) { expect_preset_is_causal("tiny"); }
+TEST(Causality, NoByteChangesALogitBeforeItInTinyAtAnyDepthInAnyForm) { expect_preset_is_causal("tiny"); }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
   double largest = 0;
@@ -25,6 +26,17 @@ TEST(Forms, ChunkFormEqualsStepFormOver2000Bytes) {
   Parameters p = make_parameters(config, 2);
   const auto bytes = random_bytes(2000, 12);
   EXPECT_LT(largest_difference(step_logits(config, p, bytes, 1, 0), loop_logits(config, p, bytes, 1, 0)), 1e-4);
+}
+
+TEST(Forms, AWholeTextInOneCallHasTheBitsOfItsBytesOneByOne) {
+  const ModelConfig config = small_config();
+  Parameters p = make_parameters(config, 2);
+  perturb(p, config, 3);
+  const auto bytes = random_bytes(3 * 50, 12);
+  for (const std::int64_t batch : {1, 3}) {
+    const Tensor one = step_logits(config, p, bytes, batch, 0), all = read_logits(config, p, bytes, batch, 0);
+    EXPECT_EQ(std::memcmp(one.data<float>(), all.data<float>(), static_cast<std::size_t>(one.size()) * sizeof(float)), 0) << batch;
+  }
 }
 
 TEST(Forms, PrefillInPiecesCarriesTheState) {
@@ -53,15 +65,17 @@ TEST(Forms, PrefillInPiecesCarriesTheState) {
 TEST(Forms, ARowIsTheSameBitsWhateverStandsBesideIt) {
   const ModelConfig config = small_config();
   Parameters p = make_parameters(config, 2);
+  const Weights weights = read_weights(p, config);
   const auto bytes = random_bytes(7, 20);
   const auto keys = keys_of(config, bytes, 7);
   const auto decode = [&](std::size_t first, std::size_t count) {
     LoopState state = zero_state(config, static_cast<std::int64_t>(count));
+    layer::Scratch scratch;
     std::vector<float> logits(count * 256);
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      step(ops::cpu_table(true), config, p, std::span(bytes).subspan(first, count), std::span(keys).subspan(first * 3, count * 3), state,
-           logits);
-    }
+    const StepInput input{.batch = static_cast<std::int64_t>(count),
+                          .bytes = std::span(bytes).subspan(first, count),
+                          .keys = std::span(keys).subspan(first * 3, count * 3)};
+    for (int repeat = 0; repeat < 3; ++repeat) step(ops::cpu_table(true), weights, input, state, scratch, logits);
     return logits;
   };
   const auto together = decode(0, 7);

@@ -13,6 +13,7 @@
 #include "folder.h"
 #include "format/gguf.h"
 #include "network/dormouse/step.h"
+#include "network/dormouse/weights.h"
 #include "support.h"
 
 namespace dormouse::network {
@@ -44,16 +45,18 @@ class ExportTest : public tests::FolderTest {
     return "accepted";
   }
   // Logits of 20 bytes, one after the other.
-  std::vector<float> logits(const ModelConfig& config, const Parameters& parameters) const {
+  static std::vector<float> logits(const Weights& weights) {
     const auto bytes = testing::random_bytes(20, 3);
-    const auto keys = testing::keys_of(config, bytes, 1);
-    auto state = zero_state(config, 1);
+    const auto keys = testing::keys_of(weights.config, bytes, 1);
+    auto state = zero_state(weights.config, 1);
+    layer::Scratch scratch;
     std::vector<float> out(bytes.size() * 256);
     for (std::size_t i = 0; i < bytes.size(); ++i)
-      step(ops::cpu_table(true), config, parameters, {&bytes[i], 1}, std::span(keys).subspan(3 * i, 3), state,
+      step(ops::cpu_table(true), weights, {.batch = 1, .bytes = {&bytes[i], 1}, .keys = std::span(keys).subspan(3 * i, 3)}, state, scratch,
            std::span(out).subspan(256 * i, 256));
     return out;
   }
+  static std::vector<float> logits(const ModelConfig& config, Parameters& parameters) { return logits(read_weights(parameters, config)); }
   static double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
     double largest = 0;
     for (std::size_t i = 0; i < a.size(); ++i)
@@ -80,18 +83,53 @@ class ExportTest : public tests::FolderTest {
 };
 
 TEST_F(ExportTest, AnF32ExportGivesTheLogitsOfItsSourceBitForBit) {
-  const Model model = widened(load_export(exported("f32")));
+  const Export file = load_export(exported("f32"));
+  Model model = widened(file);
   EXPECT_EQ(model.config, config_);
   EXPECT_EQ(model.step, 12);
-  const auto before = logits(config_, parameters_), after = logits(model.config, model.parameters);
-  EXPECT_EQ(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)), 0);
+  const auto before = logits(config_, parameters_);
+  EXPECT_EQ(before, logits(model.config, model.parameters));
+  EXPECT_EQ(before, logits(read_weights(file)));
+}
+
+TEST_F(ExportTest, WeightsAreReadAsNarrowAsTheyAreStoredAndStandForTheSameModel) {
+  make_factors_ternary();
+  for (const auto& [dtype, limit] :
+       {std::pair<std::string, double>{"f32", 1e-5}, {"f16", 1e-5}, {"bf16", 1e-5}, {"int8", 5e-3}, {"ternary", 5e-3}}) {
+    const Export file = load_export(exported(dtype));
+    const Weights weights = read_weights(file);
+    EXPECT_EQ(weights.path, file.path);
+    const auto narrow = dtype == "int8"      ? ops::Narrow::int8
+                        : dtype == "ternary" ? ops::Narrow::ternary
+                        : dtype == "bf16"    ? ops::Narrow::bf16
+                                             : ops::Narrow::f32;
+    EXPECT_EQ(weights.readout.u.type(), narrow) << dtype;
+    Model wide = widened(file);
+    EXPECT_LT(largest_difference(logits(weights), logits(wide.config, wide.parameters)), limit) << dtype;
+    EXPECT_EQ(weights_crc(file), weights_crc(wide.parameters, wide.config)) << dtype;
+  }
+}
+
+TEST_F(ExportTest, TheChecksumOfTheWeightsIsOfEveryValueAndOfTheConfig) {
+  const std::uint32_t before = weights_crc(parameters_, config_);
+  EXPECT_EQ(before, weights_crc(load_export(exported("f32"))));
+  for (Parameter* p : list(parameters_, config_)) {
+    float& last = p->value.data<float>()[p->value.size() - 1];
+    const float was = std::exchange(last, last + 1);
+    EXPECT_NE(weights_crc(parameters_, config_), before) << p->name;
+    last = was;
+  }
+  ModelConfig other = config_;
+  other.norm_eps *= 2;
+  EXPECT_NE(weights_crc(parameters_, other), before);
+  EXPECT_EQ(weights_crc(parameters_, config_), before);
 }
 
 TEST_F(ExportTest, NarrowExportsStayNearTheirSource) {
   const auto before = logits(config_, parameters_);
   double last = 0;
   for (const auto& [dtype, limit] : {std::pair<std::string, double>{"f16", 0.02}, {"bf16", 0.2}, {"int8", 0.4}}) {
-    const Model model = widened(load_export(exported(dtype)));
+    Model model = widened(load_export(exported(dtype)));
     const double difference = largest_difference(before, logits(model.config, model.parameters));
     RecordProperty("largest_dlogit_" + dtype, std::to_string(difference));
     EXPECT_GT(difference, dtype == "int8" ? 0 : last) << dtype;

@@ -292,15 +292,18 @@ inline void add_attention(std::vector<Case>& cases) {
                      return plan.run(
                          [p](const auto& t, const auto& b) { t.kda(p, b[0], b[1], b[2], b[3], b[4], nullptr, b[5], nullptr, nullptr); });
                    }});
-  cases.push_back({"kda_step", kSum, [](Draw& draw, int64_t batch, int64_t cols) {
-                     const Kda p{.batch = std::min<int64_t>(batch, 40), .time = 1, .heads = 2, .head_dim = std::min<int64_t>(cols, 128)};
-                     const int64_t hd = p.head_dim, rows = p.batch * p.heads, n = rows * hd;
-                     Plan plan;
-                     plan.in("q", draw.unit_rows(rows, hd)).in("k", draw.unit_rows(rows, hd)).in("v", draw.values(n));
-                     plan.in("g", draw.uniform(n, -5, -1e-4)).in("beta", draw.uniform(rows, 0, 1));
-                     plan.inout("state", draw.normal(n * hd), hd, draw.magnitude()).out("o", n, hd, draw.magnitude());
-                     return plan.run([p](const auto& t, const auto& b) { t.kda_step(p, b[0], b[1], b[2], b[3], b[4], b[5], b[6]); });
-                   }});
+  for (const int64_t time : {1, 3}) {
+    cases.push_back({"kda_step_" + std::to_string(time), kSum, [time](Draw& draw, int64_t batch, int64_t cols) {
+                       const Kda p{
+                           .batch = std::min<int64_t>(batch, 40), .time = time, .heads = 2, .head_dim = std::min<int64_t>(cols, 128)};
+                       const int64_t hd = p.head_dim, units = p.batch * p.heads, rows = units * time, n = rows * hd;
+                       Plan plan;
+                       plan.in("q", draw.unit_rows(rows, hd)).in("k", draw.unit_rows(rows, hd)).in("v", draw.values(n));
+                       plan.in("g", draw.uniform(n, -5, -1e-4)).in("beta", draw.uniform(rows, 0, 1));
+                       plan.inout("state", draw.normal(units * hd * hd), hd, draw.magnitude()).out("o", n, hd, draw.magnitude());
+                       return plan.run([p](const auto& t, const auto& b) { t.kda_step(p, b[0], b[1], b[2], b[3], b[4], b[5], b[6]); });
+                     }});
+  }
 }
 
 inline void add_loss_and_optimizers(std::vector<Case>& cases) {

@@ -370,6 +370,10 @@ TEST_F(KdaCpu, StepFormEqualsChunkForm) {
           std::copy_n(one.begin() + static_cast<std::ptrdiff_t>(b * row), row,
                       o.begin() + static_cast<std::ptrdiff_t>((b * time + t) * row));
       }
+      std::vector<float> state_at_once = x.state0, o_at_once(x.size());
+      cpu::kda_step(p, x.q.data(), x.k.data(), x.v.data(), x.g.data(), x.beta.data(), state_at_once.data(), o_at_once.data());
+      EXPECT_EQ(o_at_once, o) << shape(p) << " " << level;
+      EXPECT_EQ(state_at_once, state) << shape(p) << " " << level;
       EXPECT_LE(ratio_error(o, chunked.o), 3e-6) << shape(p) << " " << level;
       EXPECT_LE(ratio_error(state, chunked.state), 3e-6) << shape(p) << " " << level;
     }

@@ -196,7 +196,7 @@ void DotStrips(const StripRange& range, const Digits& x) {
   }
 }
 
-// One row in two digits; the scale is NaN when an x is not finite. Returns the scale.
+// One row in two digits. Returns the scale: NaN when an x is not finite.
 float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t* high, std::int8_t* low, std::int32_t* sum_high,
                std::int32_t* sum_low) {
   constexpr float kLargest = 32512;  // 127 * 256: both digits fit a byte
@@ -211,9 +211,15 @@ float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t*
     most = hn::GetLane(hn::MaxOfLanes(d, all));
     for (; i < k; ++i) most = std::max(most, x[i] < 0 ? -x[i] : x[i]);
   }
-  const float inverse = most > 0 ? kLargest / most : 0.0F;
-  std::fill(high + k, high + padded, std::int8_t{0});
-  std::fill(low + k, low + padded, std::int8_t{0});
+  constexpr float kSmallest = 1e-33F;  // below it the scale is a denormal, and the inverse soon infinite
+  const bool none = poison != 0 || most < kSmallest;
+  std::fill(high + (none ? 0 : k), high + padded, std::int8_t{0});
+  std::fill(low + (none ? 0 : k), low + padded, std::int8_t{0});
+  if (none) {
+    *sum_high = *sum_low = 0;
+    return poison;
+  }
+  const float inverse = kLargest / most;
   const Ints di;
   auto all_high = hn::Zero(di), all_low = all_high;
   std::int32_t rest_high = 0, rest_low = 0;
@@ -225,7 +231,7 @@ float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t*
     const auto l = hn::Sub(q, hn::ShiftLeft<8>(h));
     hn::StoreU(hn::DemoteTo(bytes, h), bytes, high + i);
     hn::StoreU(hn::DemoteTo(bytes, l), bytes, low + i);
-    if constexpr (std::is_same_v<decltype(h), decltype(all_high)>) {
+    if constexpr (std::is_same_v<decltype(d), Full>) {
       all_high = hn::Add(all_high, h);
       all_low = hn::Add(all_low, l);
     } else {
@@ -235,7 +241,7 @@ float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t*
   });
   *sum_high = rest_high + hn::GetLane(hn::SumOfLanes(di, all_high));
   *sum_low = rest_low + hn::GetLane(hn::SumOfLanes(di, all_low));
-  return most / kLargest + poison;
+  return most / kLargest;
 }
 
 // A checksum of 64 bytes at a time.
