@@ -1,6 +1,6 @@
-#include <cmath>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -11,9 +11,11 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/held_out.h"
+#include "evaluate/agreement.h"
 #include "evaluate/bpb.h"
 #include "format/kind.h"
 #include "network/dormouse/export.h"
+#include "network/dormouse/weights.h"
 #include "report/metrics.h"
 
 namespace dormouse::cli {
@@ -22,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kDamageBytes = 64 * 1024;  // of held-out text, scored before and after rounding to ternary
+constexpr std::int64_t kDifferenceBytes = 4096;   // of held-out text, whose logits are compared with those of f32
 
 struct Flags {
   std::string source, out, dtype = "bf16", format = "dmexp";
@@ -89,30 +92,6 @@ void guard_output(const Plan& plan, const Flags& flags) {
                                 base::escape(plan.output.string()), there.what.empty() ? "another kind of file" : there.what));
 }
 
-// The BPB that a run noted for exactly this state: "1.791 at 660".
-std::optional<double> noted_bpb(const format::SafetensorsFile& file, std::int64_t step) {
-  for (const char* key : {"last_bpb", "best_bpb"}) {
-    const auto found = file.metadata().find(key);
-    if (found == file.metadata().end()) continue;
-    const std::string suffix = fmt::format(" at {}", step);
-    const double bpb = std::strtod(found->second.c_str(), nullptr);
-    if (found->second.ends_with(suffix) && std::isfinite(bpb) && bpb > 0) return bpb;
-  }
-  return std::nullopt;
-}
-
-network::Provenance provenance_of(const network::Model& model) {
-  network::Provenance out{.source = model.path.filename().string(), .step = model.step, .bpb = std::nullopt, .window = std::nullopt};
-  if (format::recognise_file(model.path).kind != format::Kind::safetensors) return out;
-  const format::SafetensorsFile file(model.path);
-  const auto window = file.metadata().find("window");
-  const auto bpb = noted_bpb(file, model.step);
-  if (window == file.metadata().end() || !bpb) return out;
-  out.bpb = bpb;
-  out.window = std::strtoll(window->second.c_str(), nullptr, 10);
-  return out;
-}
-
 struct Written {
   std::uint64_t bytes = 0;
   std::int64_t parameters = 0;
@@ -122,7 +101,7 @@ struct Written {
 };
 
 Written write(const Plan& plan, const Flags& flags, network::Model& model) {
-  const auto provenance = provenance_of(model);
+  const auto provenance = network::provenance_of(model);
   Written out;
   out.parameters = network::count(model.parameters, model.config);
   out.tensors = network::list(model.parameters, model.config).size();
@@ -144,24 +123,38 @@ struct Damage {
   std::int64_t bytes = 0;
 };
 
-// What rounding cost, on the run's own held-out text where that is at hand; else the reason why not.
-std::optional<Damage> damage_of(const Plan& plan, network::Model& model, std::string& reason) {
+// What `measure` finds on at most `limit` bytes of the run's held-out text where that is at hand; else the reason why not.
+template <class Measure>
+auto on_held_out(const Plan& plan, const network::Model& model, std::int64_t limit, std::string& reason, const Measure& measure)
+    -> std::optional<decltype(measure(std::span<const std::uint8_t>()))> {
   try {
-    const auto window = held_out_window(plan.run.empty() ? "." : plan.run, model.config, kDamageBytes);
-    if (!window) {
-      reason = "no run directory with its text beside it";
-      return std::nullopt;
-    }
+    const auto window = held_out_window(plan.run.empty() ? "." : plan.run, model.config, limit);
+    if (window) return measure(std::span<const std::uint8_t>(window->bytes));
+    reason = "no run directory with its text beside it";
+  } catch (const base::Error& error) {
+    reason = error.what();
+  }
+  return std::nullopt;
+}
+
+// What rounding cost.
+std::optional<Damage> damage_of(const Plan& plan, network::Model& model, std::string& reason) {
+  return on_held_out(plan, model, kDamageBytes, reason, [&](std::span<const std::uint8_t> window) {
     evaluate::BpbOptions options;
     options.row = model.config.max_seq_len;
     auto narrow = network::load_model(plan.output);
-    const auto before = evaluate::bits_per_byte(model.config, model.parameters, window->bytes, options);
-    const auto after = evaluate::bits_per_byte(narrow.config, narrow.parameters, window->bytes, options);
+    const auto before = evaluate::bits_per_byte(model.config, model.parameters, window, options);
+    const auto after = evaluate::bits_per_byte(narrow.config, narrow.parameters, window, options);
     return Damage{before.bpb, after.bpb, before.bytes};
-  } catch (const base::Error& error) {
-    reason = error.what();
-    return std::nullopt;
-  }
+  });
+}
+
+// The export as it decodes against the weights it was made of.
+std::optional<evaluate::Agreement> difference_of(const Plan& plan, network::Model& model, std::string& reason) {
+  return on_held_out(plan, model, kDifferenceBytes, reason, [&](std::span<const std::uint8_t> window) {
+    const std::vector narrow = {network::read_weights(network::load_export(plan.output))};
+    return evaluate::agreement(network::read_weights(model.parameters, model.config), narrow, window).at(0);
+  });
 }
 
 std::string next_command(const Plan& plan, const Flags& flags) {
@@ -215,6 +208,18 @@ int run(const Flags& flags) {
     } else {
       text += fmt::format("  rounding to ternary: what it costs is not known here ({}); measure it: dormouse eval {} --data TEXT\n", reason,
                           base::shell_word(plan.output.string()));
+    }
+  }
+  if (written.header && flags.dtype != "f32") {
+    std::string reason;
+    if (const auto difference = difference_of(plan, model, reason)) {
+      text += fmt::format("  largest difference of a logit over {} bytes of the run's held-out text: {:.2g} ({} against f32)\n",
+                          base::human_count(static_cast<std::uint64_t>(difference->positions)), difference->largest, flags.dtype);
+      metrics.emplace_back("logit_difference", difference->largest);
+      metrics.emplace_back("logit_mean_difference", difference->mean);
+      metrics.emplace_back("logit_positions", difference->positions);
+    } else {
+      text += fmt::format("  largest difference of a logit from f32: not known here ({})\n", reason);
     }
   }
   text += "next:  " + next_command(plan, flags) + "\n";

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "ops/cpu/team.h"
 
 namespace dormouse::decode {
 
@@ -51,7 +52,7 @@ void Lanes::run(std::size_t first, std::size_t batch, std::span<const std::uint8
                                  .bytes = bytes,
                                  .keys = keys_,
                                  .first = static_cast<std::int64_t>(first)};
-  network::step(ops::cpu_table(true), weights_, input, state_, scratch_, logits, depth_);
+  ops::cpu::Team::awake([&] { network::step(ops::cpu_table(true), weights_, input, state_, scratch_, logits, depth_); });
   for (std::size_t i = 0; i < batch; ++i) positions_[first + i] += static_cast<std::int64_t>(time);
 }
 

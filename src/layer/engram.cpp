@@ -63,7 +63,7 @@ void engram_rows_step(const ops::OpTable<float>& table, const EngramWeights& w, 
   const std::int64_t rows = slots.dim(0);
   float* e = scratch.take(slots.size() * w.table.width());
   w.table.gather({slots.data<std::uint32_t>(), static_cast<std::size_t>(slots.size())}, e);
-  table.products(rows, {{{&w.key, e, key}, {&w.value, e, value}}});
+  table.products(rows, {{{&w.key, e, key}, {&w.value, e, value}}}, ops::Sweep::forward);
 }
 
 void engram_step(const ops::OpTable<float>& table, std::int64_t rows, std::int64_t d, const float* key, const float* value, const float* u,

@@ -54,7 +54,7 @@ void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertWeig
     std::vector<ops::Product<float>> list;
     for (std::int64_t e = 0; e < count; ++e)
       list.push_back({&weight(experts[static_cast<std::size_t>(e)]), x + e * rows * in, to + e * rows * out});
-    table.products(rows, list);
+    table.products(rows, list, ops::Sweep::forward);
   };
   std::vector<ops::Product<float>> reads, writes;
   for (std::int64_t e = 0; e < count; ++e) {
@@ -62,7 +62,7 @@ void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertWeig
     reads.push_back({&w.up.u, z, middle + e * rows * up_rank});
     writes.push_back({&w.down.v, read + e * rows * down_rank, e == 0 ? y : written + (e - 1) * rows * d});
   }
-  table.products(rows, reads);
+  table.products(rows, reads, ops::Sweep::forward);
   for (std::int64_t e = 0; e < count; ++e) {
     float* m = middle + e * rows * up_rank;
     table.scale_columns({.rows = rows, .k = up_rank, .p_stride = 0}, m, experts[static_cast<std::size_t>(e)].up.s.data(), nullptr, m);
@@ -75,7 +75,7 @@ void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertWeig
     table.scale_columns({.rows = rows, .k = down_rank, .p_stride = gate_width}, r, experts[static_cast<std::size_t>(e)].down.s.data(),
                         gates + 3 + e, r);
   }
-  table.products(rows, writes);
+  table.products(rows, writes, ops::Sweep::forward);
   for (std::int64_t e = 1; e < count; ++e) table.axpy(rows * d, 1.0F, written + (e - 1) * rows * d, y);
 }
 

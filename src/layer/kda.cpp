@@ -83,13 +83,14 @@ KdaWeights read_kda(const WeightSource& source, const std::string& name) {
 }
 
 void kda_step(const ops::OpTable<float>& table, const KdaWeights& w, const KdaShape& shape, std::int64_t batch, std::int64_t time,
-              const float* z, float* state, Scratch& scratch, float* y) {
+              const float* z, ops::Sweep sweep, float* state, Scratch& scratch, float* y) {
   const std::int64_t hd = shape.head_dim, rows = batch * time, units = rows * shape.heads, n = units * hd;
   float *raw_q = scratch.take(n), *raw_k = scratch.take(n), *v = scratch.take(n), *gate = scratch.take(n), *low = scratch.take(rows * hd),
         *beta = scratch.take(units), *zeta = scratch.take(n), *q = scratch.take(n), *k = scratch.take(n), *g = scratch.take(n),
         *o = scratch.take(n), *gated = scratch.take(n), *inv = scratch.take(units);
-  table.products(rows, {{{&w.q, z, raw_q}, {&w.k, z, raw_k}, {&w.v, z, v}, {&w.gate, z, gate}, {&w.decay_up, z, low}, {&w.beta, z, beta}}});
-  table.products(rows, {{{&w.decay_down, low, zeta}}});
+  table.products(rows, {{{&w.q, z, raw_q}, {&w.k, z, raw_k}, {&w.v, z, v}, {&w.gate, z, gate}, {&w.decay_up, z, low}, {&w.beta, z, beta}}},
+                 sweep);
+  table.products(rows, {{{&w.decay_down, low, zeta}}}, sweep);
   const ops::HeadNorm unit{.rows = units, .head_dim = hd, .eps = kKdaUnitEps};
   table.silu_head_norm(unit, raw_q, q, inv);
   table.silu_head_norm(unit, raw_k, k, inv);
@@ -98,7 +99,7 @@ void kda_step(const ops::OpTable<float>& table, const KdaWeights& w, const KdaSh
   table.sigmoid(units, beta, beta);
   table.kda_step({.batch = batch, .time = time, .heads = shape.heads, .head_dim = hd}, q, k, v, g, beta, state, o);
   table.gated_head_norm({.rows = units, .head_dim = hd, .eps = kKdaOutputNormEps}, o, gate, w.norm.data(), gated, inv);
-  table.products(rows, {{{&w.out, gated, y}}});
+  table.products(rows, {{{&w.out, gated, y}}}, sweep);
 }
 
 }  // namespace dormouse::layer

@@ -54,6 +54,6 @@ void for_each_matrix(const KdaWeights& w, const Visit& visit) {
 
 // Step form: the next `time` bytes of each of `batch` sequences. z [b*t,d] -> y [b*t,d]; state [b,H,hd,hd] updated in place.
 void kda_step(const ops::OpTable<float>& table, const KdaWeights& w, const KdaShape& shape, std::int64_t batch, std::int64_t time,
-              const float* z, float* state, Scratch& scratch, float* y);
+              const float* z, ops::Sweep sweep, float* state, Scratch& scratch, float* y);
 
 }  // namespace dormouse::layer

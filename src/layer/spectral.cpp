@@ -41,9 +41,9 @@ SpectralWeights read_spectral(const WeightSource& source, const std::string& nam
 void spectral_step(const ops::OpTable<float>& table, const SpectralWeights& w, std::int64_t rows, const float* x, Scratch& scratch,
                    float* y) {
   float* middle = scratch.take(rows * w.rank());
-  table.products(rows, {{{&w.u, x, middle}}});
+  table.products(rows, {{{&w.u, x, middle}}}, ops::Sweep::forward);
   table.scale_columns({.rows = rows, .k = w.rank(), .p_stride = 0}, middle, w.s.data(), nullptr, middle);
-  table.products(rows, {{{&w.v, middle, y}}});
+  table.products(rows, {{{&w.v, middle, y}}}, ops::Sweep::forward);
 }
 
 }  // namespace dormouse::layer

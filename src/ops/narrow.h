@@ -54,6 +54,9 @@ class NarrowMatrix {
   std::vector<float> scales_;
 };
 
+// Which weights are read first; no bit of a result depends on it. What was read last is in the cache still: read that first.
+enum class Sweep : std::uint8_t { forward, backward };
+
 // x [rows,k], y [rows,n], dense.
 template <class T>
 struct Product {

@@ -105,7 +105,7 @@ struct OpTable {
 
   void (*gemm)(const Gemm&, const T* a, const T* b, T* c);
   // y = x W of several narrow matrices side by side (ops/narrow.h)
-  void (*products)(std::int64_t rows, std::span<const Product<T>> list);
+  void (*products)(std::int64_t rows, std::span<const Product<T>> list, Sweep sweep);
 
   // y[r,:] = table[index[r],:];  dtable[index[r],:] += dy[r,:]  (rows in order, so the sum has one order)
   void (*gather)(std::int64_t rows, std::int64_t d, const std::uint32_t* index, const T* table, T* y);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <span>
@@ -13,6 +15,7 @@
 #include "base/version.h"
 #include "config/toml.h"
 #include "format/gguf.h"
+#include "format/kind.h"
 
 namespace dormouse::network {
 namespace {
@@ -27,6 +30,18 @@ using tensor::Role;
 }
 
 std::string source_text(const Provenance& provenance) { return provenance.source + "@step" + std::to_string(provenance.step); }
+
+// The BPB that a run noted for exactly this state: "1.791 at 660".
+std::optional<double> noted_bpb(const format::SafetensorsFile& file, std::int64_t step) {
+  for (const char* key : {"last_bpb", "best_bpb"}) {
+    const auto found = file.metadata().find(key);
+    if (found == file.metadata().end()) continue;
+    const std::string suffix = " at " + std::to_string(step);
+    const double bpb = std::strtod(found->second.c_str(), nullptr);
+    if (found->second.ends_with(suffix) && std::isfinite(bpb) && bpb > 0) return bpb;
+  }
+  return std::nullopt;
+}
 
 bool is_factor(const tensor::Parameter& parameter) { return parameter.kind == Kind::factor_in || parameter.kind == Kind::factor_out; }
 
@@ -126,6 +141,18 @@ void refuse_stale(const std::filesystem::path& run, const format::DmexpFile& fil
 }
 
 }  // namespace
+
+Provenance provenance_of(const Model& model) {
+  Provenance out{.source = model.path.filename().string(), .step = model.step, .bpb = std::nullopt, .window = std::nullopt};
+  if (format::recognise_file(model.path).kind != format::Kind::safetensors) return out;
+  const format::SafetensorsFile file(model.path);
+  const auto window = file.metadata().find("window");
+  const auto bpb = noted_bpb(file, model.step);
+  if (window == file.metadata().end() || !bpb) return out;
+  out.bpb = bpb;
+  out.window = std::strtoll(window->second.c_str(), nullptr, 10);
+  return out;
+}
 
 Recipe recipe_of(const tensor::Parameter& parameter, std::string_view dtype) {
   const auto asked = format::storage_named(dtype);

@@ -20,6 +20,8 @@ struct Provenance {
   std::optional<double> bpb;  // on held-out text of `window` bytes
   std::optional<std::int64_t> window;
 };
+// Of a model as loaded; BPB and window where its run noted them for exactly this state.
+Provenance provenance_of(const Model& model);
 
 // How a parameter is stored under --dtype `dtype` (docs/formats/dmexp.md).
 struct Recipe {

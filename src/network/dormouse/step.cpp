@@ -25,14 +25,14 @@ void step(const ops::OpTable<float>& table, const Weights& w, const StepInput& i
   std::fill_n(mean, rows * d, 0.0F);
 
   w.embedding.gather(std::vector<std::uint32_t>(input.bytes.begin(), input.bytes.end()), h);
-  table.products(rows, {{{&w.controller_h0, h, c0}}});
+  table.products(rows, {{{&w.controller_h0, h, c0}}}, ops::Sweep::forward);
   if (config.use_engram) layer::engram_rows_step(table, w.engram, layer::engram_slots(input.keys, config.engram_rows), scratch, key, value);
 
   for (std::int64_t n = 0; n < depth; ++n) {
     const layer::Scratch::Frame frame(scratch);
     table.add_row(rows, d, h, &w.iteration_embedding[static_cast<std::size_t>(n * d)], u);
     table.rms_norm(norm, u, w.loop_norm.data(), z, inv);
-    table.products(rows, {{{&w.controller_u, u, c}, {&w.memory_dense, z, dense}}});
+    table.products(rows, {{{&w.controller_u, u, c}}}, ops::Sweep::forward);
     table.axpy(rows * width, 1.0F, c0, c);
     table.gates({.rows = rows,
                  .experts = config.n_experts,
@@ -41,12 +41,26 @@ void step(const ops::OpTable<float>& table, const Weights& w, const StepInput& i
                  .smooth = config.engram_gate == "smooth"},
                 c, gate);
 
-    if (config.use_kda) {
+    const auto attend = [&](ops::Sweep sweep) {
+      if (!config.use_kda) return;
       float* kda_state = state.kda[static_cast<std::size_t>(n)].data<float>() + input.first * heads.heads * heads.head_dim * heads.head_dim;
-      layer::kda_step(table, w.attention, heads, input.batch, input.time, z, kda_state, scratch, attention);
+      layer::kda_step(table, w.attention, heads, input.batch, input.time, z, sweep, kda_state, scratch, attention);
+    };
+    const auto remember = [&] {
+      if (config.use_engram) layer::engram_step(table, rows, d, key, value, u, scratch, memory);
+      table.products(rows, {{{&w.memory_dense, z, dense}}}, ops::Sweep::forward);
+    };
+    const auto blend = [&] { layer::experts_step(table, w.experts, rows, z, gate, gate_width, scratch, ffn); };
+    // The weights of an iteration outgrow a core's cache, and what was read last is in it still: every other iteration goes the other way.
+    if (n % 2 == 0) {
+      attend(ops::Sweep::backward);
+      blend();
+      remember();
+    } else {
+      remember();
+      blend();
+      attend(ops::Sweep::forward);
     }
-    if (config.use_engram) layer::engram_step(table, rows, d, key, value, u, scratch, memory);
-    layer::experts_step(table, w.experts, rows, z, gate, gate_width, scratch, ffn);
 
     table.residual({.rows = rows, .d = d, .gate_width = gate_width}, u, w.residual_scale.data(), gate, config.use_kda ? attention : nullptr,
                    config.use_engram ? memory : nullptr, dense, ffn, h);

@@ -7,7 +7,10 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include <atomic>
+
 #include "ops/cpu/kda-inl.h"
+#include "ops/cpu/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dormouse::ops::cpu {
@@ -157,8 +160,19 @@ void kda(const Kda& p, const float* q, const float* k, const float* v, const flo
 
 void kda_step(const Kda& p, const float* q, const float* k, const float* v, const float* g, const float* beta, float* state, float* o) {
   const KdaForward io{q, k, v, g, beta, state, o, state, nullptr};
-  const bool worth_threads = p.batch * p.heads * p.head_dim * p.head_dim * p.time > 20'000;  // state elements; 20 k: some 4 us
-  each_kda_unit(p, io, HWY_DYNAMIC_DISPATCH(step_unit), 4 * padded(p) + 256, worth_threads);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(step_unit);
+  const std::size_t floats = 4 * padded(p) + 256;
+  const auto units = static_cast<std::int64_t>(kda_units(p));
+  std::atomic<bool> out_of_memory = false;
+  for_ranges(units, 1, units * p.head_dim * p.head_dim * p.time, [&](std::int64_t begin, std::int64_t end) {
+    float* scratch = kda_scratch(floats);
+    if (scratch == nullptr) {
+      out_of_memory = true;
+      return;
+    }
+    for (std::int64_t i = begin; i < end; ++i) kernel(KdaUnit(p, static_cast<std::size_t>(i)), io, scratch);
+  });
+  if (out_of_memory) kda_out_of_memory(floats);
 }
 
 }  // namespace dormouse::ops::cpu

@@ -17,7 +17,7 @@ bool onednn_ready();
 void round_to_bf16(std::int64_t rows, std::int64_t cols, std::int64_t ld, const float* from, std::uint16_t* to);
 
 // narrow.cpp
-void products(std::int64_t rows, std::span<const Product<float>> list);
+void products(std::int64_t rows, std::span<const Product<float>> list, Sweep sweep);
 
 // gather.cpp
 void gather(std::int64_t rows, std::int64_t d, const std::uint32_t* index, const float* table, float* y);

@@ -278,18 +278,20 @@ bool has_codes(Narrow type) { return type == Narrow::int8 || type == Narrow::ter
 
 // The share of thread `id` of `team` in the strips of several matrices one behind the other, by rows of weights: body(index, first, last).
 template <class Matrix, class Body>
-void for_strips(std::size_t count, const Matrix& matrix, std::int64_t id, std::int64_t team, const Body& body) {
+void for_strips(std::size_t count, const Matrix& matrix, std::int64_t id, std::int64_t team, Sweep sweep, const Body& body) {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < count; ++i) total += matrix(i).strips() * matrix(i).k();
   const std::int64_t begin = total * id / team, end = total * (id + 1) / team;
-  std::int64_t at = 0;
-  for (std::size_t i = 0; i < count; ++i) {
+  std::int64_t at = sweep == Sweep::forward ? 0 : total;
+  for (std::size_t turn = 0; turn < count; ++turn) {
+    const std::size_t i = sweep == Sweep::forward ? turn : count - 1 - turn;
     const NarrowMatrix& w = matrix(i);
-    const std::int64_t k = std::max<std::int64_t>(w.k(), 1);
+    const std::int64_t k = std::max<std::int64_t>(w.k(), 1), size = w.strips() * w.k();
+    if (sweep == Sweep::backward) at -= size;
     const auto strip = [&](std::int64_t place) { return std::clamp<std::int64_t>(ceil_div(place - at, k), 0, w.strips()); };
     const std::int64_t first = strip(begin), last = strip(end);
     if (first < last) body(i, first, last);
-    at += w.strips() * w.k();
+    if (sweep == Sweep::forward) at += size;
   }
 }
 
@@ -339,32 +341,38 @@ class AllDigits {
 
 }  // namespace
 
-void products(std::int64_t rows, std::span<const Product<float>> list) {
+void products(std::int64_t rows, std::span<const Product<float>> list, Sweep sweep) {
   if (rows == 0) return;
-  constexpr std::int64_t kSerialProducts = 64 * 1024;  // below this many one thread does it
+  constexpr std::int64_t kSerialProducts = 32 * 1024;  // below this many one thread does it
   const AllDigits digits(rows, list);
   const auto wide = HWY_DYNAMIC_DISPATCH(WideStrips);
   const auto dot = has_vnni() ? dot_strips_vnni : HWY_DYNAMIC_DISPATCH(DotStrips);
   std::int64_t total = 0;
   for (const auto& p : list) total += p.w->n() * p.w->k() * rows;
+  const auto multiply = [&](std::size_t i, std::int64_t first, std::int64_t last) {
+    const StripRange range{list[i].w, first, last, list[i].y};
+    if (has_codes(list[i].w->type())) {
+      dot(range, *digits.find(list[i]));
+    } else {
+      wide(range, rows, list[i].x);
+    }
+  };
+  const auto matrix = [&](std::size_t i) -> const NarrowMatrix& { return *list[i].w; };
   const auto share = [&](std::int64_t id, std::int64_t team) {
-    for_strips(
-        list.size(), [&](std::size_t i) -> const NarrowMatrix& { return *list[i].w; }, id, team,
-        [&](std::size_t i, std::int64_t first, std::int64_t last) {
-          const StripRange range{list[i].w, first, last, list[i].y};
-          if (has_codes(list[i].w->type())) {
-            dot(range, *digits.find(list[i]));
-          } else {
-            wide(range, rows, list[i].x);
-          }
-        });
+    for_strips(list.size(), matrix, id, team, sweep, [&](std::size_t i, std::int64_t first, std::int64_t last) {
+      if (sweep == Sweep::forward) {
+        multiply(i, first, last);
+      } else {
+        constexpr std::int64_t kPiece = 4;  // strips
+        for (std::int64_t end = last; end > first; end -= kPiece) multiply(i, std::max(first, end - kPiece), end);
+      }
+    });
   };
   if (team_size() == 1 || total < kSerialProducts) {
     share(0, 1);
     return;
   }
-#pragma omp parallel
-  share(omp_get_thread_num(), omp_get_num_threads());
+  on_team(share);
 }
 
 }  // namespace cpu
@@ -375,6 +383,7 @@ std::uint64_t read_through(std::span<const NarrowMatrix* const> matrices) {
 #pragma omp parallel reduction(^ : sum)
   cpu::for_strips(
       matrices.size(), [&](std::size_t i) -> const NarrowMatrix& { return *matrices[i]; }, omp_get_thread_num(), omp_get_num_threads(),
+      Sweep::forward,
       [&](std::size_t i, std::int64_t first, std::int64_t last) {
         sum ^= kernel(matrices[i]->strip(first), static_cast<std::size_t>(last - first) * matrices[i]->strip_bytes());
       });

@@ -8,15 +8,36 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/cpu/team.h"
+
 namespace dormouse::ops::cpu {
 
 // Below this many elements a kernel stays on the calling thread: a fork costs as much as the work.
 inline constexpr std::int64_t kSerialElements = 16384;
+inline constexpr std::int64_t kSerialElementsAwake = 3072;  // on a team that is awake
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
-inline int team_size() { return omp_in_parallel() != 0 ? 1 : omp_get_max_threads(); }
+inline int team_size() {
+  if (const Team* team = Team::current()) return team->size();
+  return omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
+}
+
+inline bool worth_threads(std::int64_t elements) {
+  return elements >= (Team::current() != nullptr ? kSerialElementsAwake : kSerialElements) && team_size() > 1;
+}
+
+// body(id, threads) on every thread.
+template <class Body>
+void on_team(const Body& body) {
+  if (Team* team = Team::current()) {
+    team->run([](const void* data, int id, int size) { (*static_cast<const Body*>(data))(id, size); }, &body);
+    return;
+  }
+#pragma omp parallel
+  body(omp_get_thread_num(), omp_get_num_threads());
+}
 
 // body(begin, end) over [0, n), one contiguous range per thread, cut at multiples of `grain`; `elements` is the size of the
 // whole work. For kernels whose elements or rows do not meet.
@@ -24,18 +45,15 @@ template <class Body>
 void for_ranges(std::int64_t n, std::int64_t grain, std::int64_t elements, const Body& body) {
   if (n <= 0) return;
   const std::int64_t pieces = ceil_div(n, grain);
-  if (pieces == 1 || team_size() == 1 || elements < kSerialElements) {
+  if (pieces == 1 || !worth_threads(elements)) {
     body(std::int64_t{0}, n);
     return;
   }
-#pragma omp parallel
-  {
-    const std::int64_t id = omp_get_thread_num();
-    const std::int64_t team = omp_get_num_threads();
+  on_team([&](std::int64_t id, std::int64_t team) {
     const std::int64_t begin = pieces * id / team * grain;
     const std::int64_t end = std::min(n, pieces * (id + 1) / team * grain);
     if (begin < end) body(begin, end);
-  }
+  });
 }
 
 // Fixed blocks of rows for reductions over rows: the cut depends on `rows` alone, so sums of per-block partial results, added
@@ -54,16 +72,11 @@ void for_blocks(const RowBlocks& blocks, std::int64_t elements, const Body& body
   const auto run = [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) body(i, i * blocks.size, std::min(blocks.rows, (i + 1) * blocks.size));
   };
-  if (blocks.count <= 1 || team_size() == 1 || elements < kSerialElements) {
+  if (blocks.count <= 1 || !worth_threads(elements)) {
     run(0, blocks.count);
     return;
   }
-#pragma omp parallel
-  {
-    const std::int64_t id = omp_get_thread_num();
-    const std::int64_t team = omp_get_num_threads();
-    run(blocks.count * id / team, blocks.count * (id + 1) / team);
-  }
+  on_team([&](std::int64_t id, std::int64_t team) { run(blocks.count * id / team, blocks.count * (id + 1) / team); });
 }
 
 // Per-thread, 64-byte-aligned, uninitialised scratch that grows and stays. Each use has its own slot, so that one kernel's

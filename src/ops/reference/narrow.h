@@ -9,7 +9,7 @@
 namespace dormouse::ops::reference {
 
 template <class T>
-void products(std::int64_t rows, std::span<const Product<T>> list) {
+void products(std::int64_t rows, std::span<const Product<T>> list, Sweep) {
   for (const Product<T>& p : list) {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t j = 0; j < p.w->n(); ++j) {

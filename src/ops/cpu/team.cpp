@@ -1,0 +1,77 @@
+#include "ops/cpu/team.h"
+
+#include <hwy/cache_control.h>
+#include <omp.h>
+
+#include <exception>
+
+namespace dormouse::ops::cpu {
+namespace {
+
+thread_local Team* team_of_thread = nullptr;
+
+// Until `value` is no longer `old`: awake for about a tenth of a millisecond, then asleep, for the core may be shared.
+void wait_while(const std::atomic<int>& value, int old) {
+  constexpr int kSpins = 2000;
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    hwy::Pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+Team* Team::current() { return team_of_thread; }
+
+void Team::run(Job job, const void* data) {
+  job_ = job;
+  data_ = data;
+  busy_.store(size_ - 1, std::memory_order_relaxed);
+  turn_.fetch_add(1, std::memory_order_release);
+  turn_.notify_all();
+  if (job != nullptr) {
+    team_of_thread = nullptr;  // a kernel inside a piece stays on its thread
+    job(data, 0, size_);
+    team_of_thread = this;
+  }
+  for (int busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) wait_while(busy_, busy);
+}
+
+void Team::serve(int id) {
+  for (int turn = 0;; ++turn) {
+    wait_while(turn_, turn);
+    const Job job = job_;
+    if (job != nullptr) job(data_, id, size_);
+    if (busy_.fetch_sub(1, std::memory_order_release) == 1) busy_.notify_one();
+    if (job == nullptr) return;
+  }
+}
+
+void Team::awake(const std::function<void()>& body) {
+  if (omp_in_parallel() != 0 || omp_get_max_threads() == 1) {
+    body();
+    return;
+  }
+  std::exception_ptr thrown;
+  Team team(omp_get_max_threads());
+#pragma omp parallel
+  {
+    if (omp_get_thread_num() == 0) {
+      team.size_ = omp_get_num_threads();
+      team_of_thread = &team;
+      try {
+        body();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      team.run(nullptr, nullptr);
+      team_of_thread = nullptr;
+    } else {
+      team.serve(omp_get_thread_num());
+    }
+  }
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+}  // namespace dormouse::ops::cpu

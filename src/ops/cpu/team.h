@@ -1,0 +1,32 @@
+// A team kept awake. Decoding a byte is a hundred small pieces of work: OpenMP's fork and join cost as much as some of them. Inside awake()
+// the threads of one OpenMP region wait for the next piece in a spin, and every kernel that splits its work (ops/cpu/parallel.h) uses them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+namespace dormouse::ops::cpu {
+
+class Team {
+ public:
+  // The team of the calling thread, while no piece of work is under way; null elsewhere.
+  static Team* current();
+  // Calls body on this thread; what it throws passes through. Inside a parallel region, or with one thread: just the call.
+  static void awake(const std::function<void()>& body);
+
+  int size() const { return size_; }
+  // job(data, id, size) once on every thread; returns when all have.
+  using Job = void (*)(const void* data, int id, int size);
+  void run(Job job, const void* data);
+
+ private:
+  explicit Team(int size) : size_(size) {}
+  void serve(int id);
+  int size_;
+  Job job_ = nullptr;  // null: the end
+  const void* data_ = nullptr;
+  alignas(64) std::atomic<int> turn_ = 0;  // counts the pieces handed out, and wraps
+  alignas(64) std::atomic<int> busy_ = 0;  // threads that have not finished it
+};
+
+}  // namespace dormouse::ops::cpu
