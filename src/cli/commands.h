@@ -39,6 +39,7 @@ void add_export(CLI::App& app, Context& context);
 void add_info(CLI::App& app, Context& context);
 void add_plot(CLI::App& app, Context& context);
 void add_compress(CLI::App& app, Context& context);  // and decompress
+void add_speed(CLI::App& app, Context& context);
 
 // The value of a count flag that must be at least `least`; base::UsageError naming it.
 std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least);

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "decode/generate.h"
 #include "decode/printer.h"
+#include "decode/speed.h"
 #include "network/dormouse/weights.h"
 #include "report/metrics.h"
 
@@ -135,18 +136,22 @@ int run(const CLI::App& command, const Flags& flags) {
   printer.finish();
   if (terminal && !flags.machine.json) print("\n");
   const double rate = stats.write_seconds > 0 ? static_cast<double>(stats.written_bytes) / stats.write_seconds : 0;
+  const double limit = flags.stats ? 1 / decode::reading_seconds(weights) : 0;
   if (flags.machine.json) {
-    const std::vector<report::Metric> metrics = {{"text", collected},
-                                                 {"seed", static_cast<std::int64_t>(seed)},
-                                                 {"prompt_bytes", stats.prompt_bytes},
-                                                 {"bytes", stats.written_bytes},
-                                                 {"stopped", stopped},
-                                                 {"prompt_seconds", stats.prompt_seconds},
-                                                 {"seconds", stats.write_seconds}};
+    std::vector<report::Metric> metrics = {{"text", collected},
+                                           {"seed", static_cast<std::int64_t>(seed)},
+                                           {"prompt_bytes", stats.prompt_bytes},
+                                           {"bytes", stats.written_bytes},
+                                           {"stopped", stopped},
+                                           {"prompt_seconds", stats.prompt_seconds},
+                                           {"seconds", stats.write_seconds}};
+    if (flags.stats) metrics.push_back({"limit_bytes_per_second", limit});
     print(report::to_json(metrics) + "\n");
   } else if (flags.stats) {
-    base::log_line(fmt::format("read {} bytes in {:.3f} s, wrote {} bytes in {:.3f} s ({:.0f} bytes/s)", stats.prompt_bytes,
-                               stats.prompt_seconds, stats.written_bytes, stats.write_seconds, rate));
+    base::log_line(
+        fmt::format("read {} bytes in {:.3f} s, wrote {} bytes in {:.3f} s ({:.0f} bytes/s, {:.0f}% of the {:.0f} that reading "
+                    "its weights allows here)",
+                    stats.prompt_bytes, stats.prompt_seconds, stats.written_bytes, stats.write_seconds, rate, 100 * rate / limit, limit));
   }
   return 0;
 }
@@ -172,7 +177,7 @@ void add_generate(CLI::App& app, Context& context) {
   command->add_option("--depth", flags->depth, "loop iterations (default: all)")->type_name("N");
   command->add_option("-s,--seed", flags->seed, "of the sampling (default: random, printed)")->type_name("N");
   command->add_flag("--raw", flags->raw, "bytes exactly as the model wrote them");
-  command->add_flag("--stats", flags->stats, "print speed at the end");
+  command->add_flag("--stats", flags->stats, "print speed at the end, beside the limit of this machine");
   flags->machine.add(*command, false);
   command->footer(
       "Examples:\n"

@@ -102,6 +102,7 @@ int dispatch(int argc, char** argv, bool& json) {
   add_info(app, context);
   add_compress(app, context);
   add_plot(app, context);
+  add_speed(app, context);
   app.allow_extras();
   for (auto* command : app.get_subcommands({})) command->allow_extras();
   try {

@@ -1,0 +1,30 @@
+// How fast a model decodes here, and how fast it could if reading its weights were all there is to do.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decode/lanes.h"
+
+namespace dormouse::decode {
+
+// Bytes of weights that one byte of one text is multiplied with: those of the block max_iter times, the others once.
+std::uint64_t weight_bytes(const network::Weights& weights);
+
+// Seconds to read them once, in the order and over the threads of decoding: what a byte costs at least. Warm, the shortest of a few.
+double reading_seconds(const network::Weights& weights);
+
+struct Spread {
+  double median = 0, low = 0, high = 0;
+};
+Spread spread_of(std::vector<double> values);  // at least one
+
+struct Speed {
+  Spread one, batch, prompt;  // bytes a second: one text, `streams` texts together, reading a prompt
+  Spread limit;               // 1 / reading_seconds
+  std::int64_t streams = 0, repeats = 0;
+};
+// Each measured `repeats` times, taking turns. About half a second a repeat.
+Speed measure_speed(const network::Weights& weights, std::int64_t streams, std::int64_t repeats);
+
+}  // namespace dormouse::decode

@@ -1,0 +1,21 @@
+#!/bin/sh
+# speed and generate --stats: what they print adds up.
+. "$(dirname "$0")/support.sh"
+expect 0 'done:' train --config small.toml -t 1 --data text.txt --run runs/a --steps 4
+expect 0 'limit of this machine' --help
+expect 0 'one text .*% of the limit.*3 texts together .*times one.*reading a prompt' speed runs/a --batch 3 --repeats 2 -t 1
+expect 0 '^\{"model":"runs/a/model.dmexp","cpu_level":"[a-z0-9]+","threads":1,.*"streams":8,"repeats":1,"one_bytes_per_second":[0-9.]+' \
+  speed runs/a --repeats 1 --json -t 1
+awk 'BEGIN { RS = "," } /"one_bytes_per_second"/ { split($0, a, ":"); one = a[2] } /"limit_bytes_per_second"/ { split($0, a, ":"); limit = a[2] }
+  /"share_of_limit"/ { split($0, a, ":"); share = a[2] }
+  END { exit !(one > 0 && limit > 0 && share > one / limit * 0.999 && share < one / limit * 1.001) }' out.txt ||
+  fail "share_of_limit is not one over limit: $(cat out.txt)"
+expect 0 'preset tiny \(f32, untrained\)' speed --preset tiny --repeats 1
+expect 2 'error: speed takes a MODEL' speed
+expect 2 'error: speed takes a MODEL' speed runs/a --preset tiny
+expect 2 'error: .*--batch' speed runs/a --batch 0
+expect 2 'error: .*--repeats' speed runs/a --repeats 0
+expect 1 'error: .*checkpoint.*dormouse export' speed runs/a/checkpoint.safetensors
+expect 0 'bytes/s, [0-9]+% of the [0-9]+ that reading its weights allows here' generate runs/a -n 20 --stats
+expect 0 '"limit_bytes_per_second":[0-9.]+' generate runs/a -n 20 --stats --json
+finish
