@@ -14,6 +14,7 @@ help:
 	@echo 'make build     build/dormouse'
 	@echo 'make install   into PREFIX (/usr/local), below DESTDIR when set'
 	@echo 'make check     layout, include edges, then the fast tests under ASan and UBSan in build-asan'
+	@echo 'make results   RUNS="runs/a runs/b" DATA=TEXT: measures exports of these runs anew for docs/results.md'
 	@echo 'make format    lay out every source with clang-format 14'
 	@echo 'make clean     remove build and build-asan (with the runs of make demo)'
 	@echo 'variables:     CXX, JOBS ($(JOBS)), PREFIX, DESTDIR, DEMO_TIME ($(DEMO_TIME))'
@@ -45,10 +46,18 @@ check:
 	cmake --build build-asan --parallel $(JOBS)
 	tools/test build-asan -LE slow
 
+# RUNS: runs that held out the last 100,000 bytes of DATA.
+results:
+	@test -n '$(RUNS)' -a -n '$(DATA)' || { echo 'make results RUNS="runs/tiny runs/nano" DATA=tinyshakespeare.txt'; exit 2; }
+	cmake --preset release
+	cmake --build build --target bench_exports --parallel $(JOBS)
+	build/bench_exports $(RUNS) --data '$(DATA)' >build/exports.md
+	bench/section docs/results.md exports <build/exports.md
+
 format:
 	tools/format
 
 clean:
 	cmake -E rm -rf build build-asan
 
-.PHONY: help demo build test install check format clean
+.PHONY: help demo build test install check results format clean
