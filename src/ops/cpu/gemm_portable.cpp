@@ -19,16 +19,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Registers: 32 with AVX-512 (12 x 2 sums; few rows 4 x 6), 16 below it (6 x 2; 4 x 2).
+// Registers: 32 with AVX-512 (12 x 2 sums), 16 below it (6 x 2; 4 x 2).
 #if HWY_TARGET <= HWY_AVX3
 constexpr std::int64_t kRows = 12;
-constexpr int kWideVectors = 6;
 #elif HWY_TARGET == HWY_SCALAR
 constexpr std::int64_t kRows = 4;
-constexpr int kWideVectors = 2;
 #else
 constexpr std::int64_t kRows = 6;
-constexpr int kWideVectors = 2;
 #endif
 constexpr std::int64_t kBlockRows = kRows * (96 / kRows);  // rows of a packed at once: 96 KiB
 
@@ -148,55 +145,6 @@ HWY_INLINE void micro(std::int64_t depth, const float* HWY_RESTRICT a, const flo
   }
 }
 
-// kCount rows of a, read in place, against kVectors vectors of columns. The same sums in the same order as micro().
-template <int kCount, int kVectors>
-HWY_INLINE void few_rows(std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t row_step, std::int64_t k_step,
-                         const float* HWY_RESTRICT b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
-  const D d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  V sums[kCount * kVectors];
-#pragma GCC unroll 24
-  for (int i = 0; i < kCount * kVectors; ++i) sums[i] = hn::Zero(d);
-  for (std::int64_t p = 0; p < depth; ++p) {
-    V x[kCount];
-#pragma GCC unroll 4
-    for (int i = 0; i < kCount; ++i) x[i] = hn::Set(d, a[i * row_step + p * k_step]);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      const V bv = hn::LoadU(d, b + p * ldb + v * lanes);
-#pragma GCC unroll 4
-      for (int i = 0; i < kCount; ++i) sums[i * kVectors + v] = hn::MulAdd(x[i], bv, sums[i * kVectors + v]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < kCount; ++i) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      float* to = c + i * ldc + v * lanes;
-      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sums[i * kVectors + v]) : sums[i * kVectors + v], d, to);
-    }
-  }
-}
-
-template <int kVectors>
-HWY_INLINE void few_rows_of(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t row_step, std::int64_t k_step,
-                            const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
-  switch (rows) {
-    case 1:
-      few_rows<1, kVectors>(depth, a, row_step, k_step, b, ldb, c, ldc, add);
-      break;
-    case 2:
-      few_rows<2, kVectors>(depth, a, row_step, k_step, b, ldb, c, ldc, add);
-      break;
-    case 3:
-      few_rows<3, kVectors>(depth, a, row_step, k_step, b, ldb, c, ldc, add);
-      break;
-    default:
-      few_rows<4, kVectors>(depth, a, row_step, k_step, b, ldb, c, ldc, add);
-      break;
-  }
-}
-
 // Calls kernel(c, ldc, add) on c itself, or at an edge through a whole tile of which [rows, columns] are copied.
 template <class Kernel>
 HWY_INLINE void with_edges(std::int64_t rows, std::int64_t tile_rows, std::int64_t columns, float* c, std::int64_t ldc, bool add,
@@ -241,41 +189,6 @@ void GemmPacked(const PackedGemm& g, const Operand& a, const float* packed, floa
   }
 }
 
-// Few rows (m <= kFewRows), columns [column_begin, column_end): b is read once, several strips side by side, or where it is
-// transposed, and for the last columns, strip by strip through `work` (kGemmDepth * StripWidth() floats).
-void GemmFewRows(const PackedGemm& g, const Operand& a, const Operand& b, float* c, float* work) {
-  const std::int64_t width = StripWidth();
-  const std::int64_t wide = kWideVectors / 2 * width;
-  const std::int64_t row_step = a.transposed ? 1 : a.ld;
-  const std::int64_t k_step = a.transposed ? a.ld : 1;
-  for (std::int64_t j = g.column_begin; j < g.column_end;) {
-    const bool in_place = !b.transposed && j + wide <= g.column_end;
-    const std::int64_t columns = std::min(width, g.n - j);
-    for (std::int64_t p = 0; p < g.k; p += kGemmDepth) {
-      const std::int64_t depth = std::min(kGemmDepth, g.k - p);
-      const bool add = g.accumulate || p > 0;
-      if (b.transposed) {
-        pack_transposing(b.data + j * b.ld + p, b.ld, columns, depth, width, work);
-      } else if (!in_place) {
-        pack_straight(b.data + p * b.ld + j, b.ld, columns, depth, width, work);
-      }
-      for (std::int64_t i = 0; i < g.m; i += 4) {
-        const std::int64_t rows = std::min<std::int64_t>(4, g.m - i);
-        const float* from = a.data + i * row_step + p * k_step;
-        float* to = c + i * g.ldc + j;
-        if (in_place) {
-          few_rows_of<kWideVectors>(rows, depth, from, row_step, k_step, b.data + p * b.ld + j, b.ld, to, g.ldc, add);
-        } else {
-          with_edges(rows, rows, columns, to, g.ldc, add, [&](float* tile, std::int64_t ldc, bool add_to) HWY_ATTR {
-            few_rows_of<2>(rows, depth, from, row_step, k_step, work, width, tile, ldc, add_to);
-          });
-        }
-      }
-    }
-    j += in_place ? wide : width;
-  }
-}
-
 std::int64_t PackedRowsSize() { return kBlockRows * kGemmDepth; }
 
 }  // namespace HWY_NAMESPACE
@@ -288,12 +201,10 @@ namespace dormouse::ops::cpu {
 HWY_EXPORT(StripWidth);
 HWY_EXPORT(PackColumns);
 HWY_EXPORT(GemmPacked);
-HWY_EXPORT(GemmFewRows);
 HWY_EXPORT(PackedRowsSize);
 
 namespace {
 
-constexpr std::int64_t kFewRows = 8;
 constexpr std::int64_t kSerialProducts = 64 * 1024;  // below this m*n*k one thread does it
 
 void clear(const Gemm& g, float* c) {
@@ -309,14 +220,6 @@ const float* rounded(Slot slot, const float* from, std::int64_t rows, std::int64
     }
   });
   return to;
-}
-
-void few_rows_gemm(const Gemm& g, const Operand& a, const Operand& b, float* c) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(GemmFewRows);
-  const std::int64_t width = strip_width();
-  for_ranges(g.n, 3 * width, g.m * g.n * g.k < kSerialProducts ? 0 : kSerialElements, [&](std::int64_t begin, std::int64_t end) {
-    kernel({g.m, g.n, g.k, g.ldc, begin, end, g.accumulate}, a, b, c, scratch(Slot::tile_pack, kGemmDepth * width));
-  });
 }
 
 }  // namespace
@@ -347,10 +250,6 @@ void gemm_portable(const Gemm& g, const float* a_data, const float* b_data, floa
     const std::int64_t b_cols = g.transpose_b ? g.k : g.n;
     a = {rounded(Slot::convert_a, a_data, g.transpose_a ? g.k : g.m, a_cols, g.lda), a_cols, g.transpose_a};
     b = {rounded(Slot::convert_b, b_data, g.transpose_b ? g.n : g.k, b_cols, g.ldb), b_cols, g.transpose_b};
-  }
-  if (g.m <= kFewRows) {
-    few_rows_gemm(g, a, b, c);
-    return;
   }
   const std::int64_t width = strip_width();
   float* packed = scratch(Slot::pack_b, packed_size(g.k, g.n));
