@@ -32,7 +32,7 @@ class Lanes {
   std::int64_t position(std::size_t lane) const { return positions_[lane]; }  // bytes read
 
  private:
-  static constexpr std::size_t kPiece = 128;  // positions at once: their buffers stay in the second-level cache
+  static constexpr std::size_t kPiece = 64;  // positions at once: their buffers stay in the second-level cache
   void run(std::size_t first, std::size_t batch, std::span<const std::uint8_t> bytes, std::span<float> logits);
   const network::Weights& weights_;
   std::int64_t depth_;
