@@ -1,6 +1,5 @@
 // bench_exports RUN|CHECKPOINT... --data FILE: what storing a model narrow costs. Every storage type is written as an export, loaded, and
 // decoded beside the f32 weights it was made of; prints a Markdown table per model (docs/results.md, `make results`).
-#include <malloc.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -83,36 +82,37 @@ class Progress {
   base::Clock::time_point last_ = base::Clock::now();
 };
 
-// Private bytes of the process without what the allocator keeps for later.
-std::uint64_t memory() {
-  malloc_trim(0);
-  return base::private_memory();
-}
-
 struct Row {
   std::string dtype;
-  std::uint64_t file_bytes = 0, memory_bytes = 0;
+  std::uint64_t file_bytes = 0;
+  std::size_t memory_bytes = 0;
   double load_ms = 0;
 };
 
-// Writes the export and loads it kLoads times; the time is their median, the memory what stays after the first.
+// Bytes of what decoding looks up and multiplies with.
+std::size_t bytes_of(const network::Weights& weights) {
+  std::size_t bytes = weights.embedding.bytes() + (weights.config.use_engram ? weights.engram.table.bytes() : 0);
+  for (const auto* matrix : network::loop_matrices(weights)) bytes += matrix->bytes();
+  for (const auto* matrix : network::once_matrices(weights)) bytes += matrix->bytes();
+  return bytes;
+}
+
+// Writes the export and loads it kLoads times; the time is their median. The last one stays.
 Row load(network::Model& model, const std::string& dtype, const fs::path& path, std::vector<network::Weights>& loaded) {
   Row row{.dtype = dtype};
   row.file_bytes = format::write_dmexp(
       path, network::export_image(model.parameters, model.config, network::provenance_of(model), dtype, dtype == "ternary"));
+  network::Weights weights;
   std::array<double, kLoads> seconds{};
-  const std::uint64_t before = memory();
-  for (int i = 0; i < kLoads; ++i) {
+  for (auto& one : seconds) {
     const auto start = base::Clock::now();
-    auto weights = network::read_weights(network::load_export(path));
-    seconds[static_cast<std::size_t>(i)] = base::seconds_since(start);
-    if (i > 0) continue;
-    const std::uint64_t after = memory();
-    row.memory_bytes = after - std::min(before, after);
-    loaded.push_back(std::move(weights));
+    weights = network::read_weights(network::load_export(path));
+    one = base::seconds_since(start);
   }
   std::nth_element(seconds.begin(), seconds.begin() + kLoads / 2, seconds.end());
   row.load_ms = seconds[kLoads / 2] * 1e3;
+  row.memory_bytes = bytes_of(weights);
+  loaded.push_back(std::move(weights));
   return row;
 }
 
@@ -235,11 +235,12 @@ void run(const Flags& flags) {
   std::tm utc{};
   gmtime_r(&now, &utc);
   fmt::print(
-      "Measured {:04}-{:02}-{:02} by commit {} ({}) on {}, CPU level {}, {} threads. Held-out text: the last {} bytes of {}; {} "
+      "Measured {:04}-{:02}-{:02} by commit {} ({}) on {}, CPU level {}, {} thread{}. Held-out text: the last {} bytes of {}; {} "
       "prompts.\n\n"
       "{}",
       utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, base::commit(), base::compiler(), cpu_model(), ops::cpu_level(), base::threads(),
-      base::human_count(split.held_out.size()), base::escape(fs::path(flags.data).filename().string()), base::human_count(prompts), text);
+      base::threads() == 1 ? "" : "s", base::human_count(split.held_out.size()), base::escape(fs::path(flags.data).filename().string()),
+      base::human_count(prompts), text);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,7 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kDamageBytes = 64 * 1024;  // of held-out text, scored before and after rounding to ternary
-constexpr std::int64_t kDifferenceBytes = 4096;   // of held-out text, whose logits are compared with those of f32
+// Of held-out text, whose logits are compared with those of f32: bytes, and bytes x parameters, half a second on two cores.
+constexpr std::int64_t kDifferenceBytes = 4096, kDifferenceWork = 10'000'000'000;
 
 struct Flags {
   std::string source, out, dtype = "bf16", format = "dmexp";
@@ -151,7 +153,9 @@ std::optional<Damage> damage_of(const Plan& plan, network::Model& model, std::st
 
 // The export as it decodes against the weights it was made of.
 std::optional<evaluate::Agreement> difference_of(const Plan& plan, network::Model& model, std::string& reason) {
-  return on_held_out(plan, model, kDifferenceBytes, reason, [&](std::span<const std::uint8_t> window) {
+  const std::int64_t affordable = kDifferenceWork / network::count(model.parameters, model.config) / 256 * 256;
+  const std::int64_t bytes = std::clamp<std::int64_t>(affordable, 256, kDifferenceBytes);
+  return on_held_out(plan, model, bytes, reason, [&](std::span<const std::uint8_t> window) {
     const std::vector narrow = {network::read_weights(network::load_export(plan.output))};
     return evaluate::agreement(network::read_weights(model.parameters, model.config), narrow, window).at(0);
   });

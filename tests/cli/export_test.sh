@@ -20,6 +20,19 @@ expect 1 'error: .*not ternary.*--force' export runs/a --dtype ternary -o ternar
 expect 0 'rounding to ternary: bpb [0-9.]+ -> [0-9.]+ over [0-9,]+ B' export runs/a --dtype ternary --force -o ternary.dmexp
 cp runs/a/checkpoint.safetensors loose.safetensors
 expect 0 'not known here.*dormouse eval loose.dmexp --data' export loose.safetensors --dtype ternary --force
+
+# How far its logits are from those of f32.
+for dtype in f16 bf16 int8 ternary; do
+  expect 0 "largest difference of a logit over 4,096 bytes of the run's held-out text: [0-9.e-]*[1-9][0-9.e-]* \($dtype against f32\)" \
+    export runs/a --dtype $dtype --force -o x.dmexp
+done
+"$DORMOUSE" export runs/a --dtype bf16 --json 2>/dev/null | grep -q '"logit_difference":.*"logit_positions":4096' || fail "logits in export --json"
+expect 0 'f32' export runs/a --dtype f32 -o x.dmexp
+grep -q 'difference of a logit' out.txt && fail "f32 is compared with itself"
+expect 0 'largest difference of a logit from f32: not known here \(no run directory' export loose.safetensors
+mv text.txt away.txt
+expect 0 'largest difference of a logit from f32: not known here \(.*text.txt' export runs/a -o x.dmexp
+mv away.txt text.txt
 expect 0 'loose.safetensors@step4' info loose.dmexp --json
 
 # Logits of an f32 export are those of its checkpoint, bit for bit; the others differ.
