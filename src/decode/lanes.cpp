@@ -18,6 +18,8 @@ Lanes::Lanes(const network::Weights& weights, std::size_t count, std::int64_t de
   if (depth < 0 || depth > weights.config.max_iter) {
     throw base::UsageError("--depth " + std::to_string(depth) + ": this model has depths 1 to " + std::to_string(weights.config.max_iter));
   }
+  for (const auto* m : network::loop_matrices(weights)) products_ += weights.config.max_iter * m->k() * m->n();
+  for (const auto* m : network::once_matrices(weights)) products_ += m->k() * m->n();
 }
 
 void Lanes::restart() {
@@ -52,7 +54,13 @@ void Lanes::run(std::size_t first, std::size_t batch, std::span<const std::uint8
                                  .bytes = bytes,
                                  .keys = keys_,
                                  .first = static_cast<std::int64_t>(first)};
-  ops::cpu::Team::awake([&] { network::step(ops::cpu_table(true), weights_, input, state_, scratch_, logits, depth_); });
+  constexpr std::int64_t kWorthSharing = 3'000'000;  // products: 0.1 ms of one thread
+  const auto work = [&] { network::step(ops::cpu_table(true), weights_, input, state_, scratch_, logits, depth_); };
+  if (products_ * static_cast<std::int64_t>(bytes.size()) < kWorthSharing) {
+    ops::cpu::Team::alone(work);
+  } else {
+    ops::cpu::Team::awake(work);
+  }
   for (std::size_t i = 0; i < batch; ++i) positions_[first + i] += static_cast<std::int64_t>(time);
 }
 

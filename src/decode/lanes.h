@@ -35,6 +35,7 @@ class Lanes {
   static constexpr std::size_t kPiece = 64;  // positions at once: their buffers stay in the second-level cache
   void run(std::size_t first, std::size_t batch, std::span<const std::uint8_t> bytes, std::span<float> logits);
   const network::Weights& weights_;
+  std::int64_t products_ = 0;  // of one byte of one text
   std::int64_t depth_;
   network::LoopState state_;
   layer::Scratch scratch_;

@@ -21,7 +21,7 @@ inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a
 
 inline int team_size() {
   if (const Team* team = Team::current()) return team->size();
-  return omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
+  return omp_in_parallel() != 0 || Team::is_alone() ? 1 : omp_get_max_threads();
 }
 
 inline bool worth_threads(std::int64_t elements) {

@@ -4,11 +4,13 @@
 #include <omp.h>
 
 #include <exception>
+#include <utility>
 
 namespace dormouse::ops::cpu {
 namespace {
 
 thread_local Team* team_of_thread = nullptr;
+thread_local bool thread_is_alone = false;
 
 // Until `value` is no longer `old`: awake for about a tenth of a millisecond, then asleep, for the core may be shared.
 void wait_while(const std::atomic<int>& value, int old) {
@@ -23,6 +25,15 @@ void wait_while(const std::atomic<int>& value, int old) {
 }  // namespace
 
 Team* Team::current() { return team_of_thread; }
+bool Team::is_alone() { return thread_is_alone; }
+
+void Team::alone(const std::function<void()>& body) {
+  struct Restore {
+    bool before = std::exchange(thread_is_alone, true);
+    ~Restore() { thread_is_alone = before; }
+  } restore;
+  body();
+}
 
 void Team::run(Job job, const void* data) {
   job_ = job;

@@ -13,6 +13,9 @@ class Team {
   static Team* current();
   // Calls body on this thread; what it throws passes through. Inside a parallel region, or with one thread: just the call.
   static void awake(const std::function<void()>& body);
+  // Calls body with every kernel in it on this thread alone: work too small to share.
+  static void alone(const std::function<void()>& body);
+  static bool is_alone();
 
   int size() const { return size_; }
   // job(data, id, size) once on every thread; returns when all have.
