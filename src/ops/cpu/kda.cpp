@@ -155,7 +155,7 @@ void kda(const Kda& p, const float* q, const float* k, const float* v, const flo
          float* state, float* chunk_states) {
   const std::size_t ld = padded(p), floats = ld * ld + 20 * kKdaRows * ld + 8 * kKdaRows * kKdaRows + 1024;
   const KdaForward io{q, k, v, g, beta, state0, o, state, chunk_states};
-  each_kda_unit(p, io, HWY_DYNAMIC_DISPATCH(forward_unit), floats, true);
+  each_kda_unit(p, io, HWY_DYNAMIC_DISPATCH(forward_unit), floats);
 }
 
 void kda_step(const Kda& p, const float* q, const float* k, const float* v, const float* g, const float* beta, float* state, float* o) {

@@ -216,7 +216,7 @@ void kda_backward(const Kda& p, const float* q, const float* k, const float* v, 
   const auto ld = static_cast<std::size_t>((p.head_dim + 15) / 16 * 16);
   const std::size_t floats = 3 * ld * ld + 30 * kKdaRows * ld + 8 * kKdaRows * kKdaRows + 1024;
   const KdaBackward io{q, k, v, g, beta, chunk_states, d_o, dstate, dq, dk, dv, dg, dbeta, dstate0};
-  each_kda_unit(p, io, HWY_DYNAMIC_DISPATCH(backward_unit), floats, true);
+  each_kda_unit(p, io, HWY_DYNAMIC_DISPATCH(backward_unit), floats);
 }
 
 }  // namespace dormouse::ops::cpu

@@ -41,11 +41,11 @@ void count_pairwise_chunks(std::uint64_t chunks);
 
 // Runs unit(KdaUnit, io, scratch) -> pairwise chunks for every unit, split by index over the threads.
 template <class Io>
-void each_kda_unit(const Kda& p, const Io& io, std::size_t (*unit)(const KdaUnit&, const Io&, float*), std::size_t floats, bool parallel) {
+void each_kda_unit(const Kda& p, const Io& io, std::size_t (*unit)(const KdaUnit&, const Io&, float*), std::size_t floats) {
   const auto units = static_cast<std::int64_t>(kda_units(p));
   bool out_of_memory = false;
   std::uint64_t pairwise = 0;
-#pragma omp parallel for schedule(static) reduction(|| : out_of_memory) reduction(+ : pairwise) if (parallel && units > 1)
+#pragma omp parallel for schedule(static) reduction(|| : out_of_memory) reduction(+ : pairwise) if (units > 1)
   for (std::int64_t i = 0; i < units; ++i) {
     float* scratch = kda_scratch(floats);
     if (scratch == nullptr) {

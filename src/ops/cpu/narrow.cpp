@@ -244,7 +244,7 @@ float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t*
   return most / kLargest;
 }
 
-// A checksum of 64 bytes at a time.
+// A checksum. size: a multiple of 64, as all strips are.
 std::uint64_t ReadBytes(const std::byte* from, std::size_t size) {
   const hn::ScalableTag<std::uint64_t> d;
   const auto* words = reinterpret_cast<const std::uint64_t*>(from);
@@ -257,6 +257,7 @@ std::uint64_t ReadBytes(const std::byte* from, std::size_t size) {
     c = hn::Xor(c, hn::LoadU(d, words + i + 2 * lanes));
     e = hn::Xor(e, hn::LoadU(d, words + i + 3 * lanes));
   }
+  for (; i < count; i += lanes) a = hn::Xor(a, hn::LoadU(d, words + i));
   return hn::GetLane(hn::SumOfLanes(d, hn::Xor(hn::Xor(a, b), hn::Xor(c, e))));
 }
 

@@ -32,7 +32,7 @@ inline bool worth_threads(std::int64_t elements) {
 template <class Body>
 void on_team(const Body& body) {
   if (Team* team = Team::current()) {
-    team->run([](const void* data, int id, int size) { (*static_cast<const Body*>(data))(id, size); }, &body);
+    team->run([](const void* data, int id, int size) noexcept { (*static_cast<const Body*>(data))(id, size); }, &body);
     return;
   }
 #pragma omp parallel

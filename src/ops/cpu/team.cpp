@@ -12,10 +12,9 @@ namespace {
 thread_local Team* team_of_thread = nullptr;
 thread_local bool thread_is_alone = false;
 
-// Until `value` is no longer `old`: awake for about a tenth of a millisecond, then asleep, for the core may be shared.
-void wait_while(const std::atomic<int>& value, int old) {
-  constexpr int kSpins = 2000;
-  for (int i = 0; i < kSpins; ++i) {
+// Until `value` is no longer `old`: `spins` looks, then asleep, for the core may be shared.
+void wait_while(const std::atomic<int>& value, int old, int spins) {
+  for (int i = 0; i < spins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
     hwy::Pause();
   }
@@ -24,7 +23,9 @@ void wait_while(const std::atomic<int>& value, int old) {
 
 }  // namespace
 
-Team* Team::current() { return team_of_thread; }
+Team::Team(int size) : size_(size), spins_(size > omp_get_num_procs() ? 0 : 2000) {}
+
+Team* Team::current() { return thread_is_alone ? nullptr : team_of_thread; }
 bool Team::is_alone() { return thread_is_alone; }
 
 void Team::alone(const std::function<void()>& body) {
@@ -46,12 +47,12 @@ void Team::run(Job job, const void* data) {
     job(data, 0, size_);
     team_of_thread = this;
   }
-  for (int busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) wait_while(busy_, busy);
+  for (int busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) wait_while(busy_, busy, spins_);
 }
 
 void Team::serve(int id) {
   for (int turn = 0;; ++turn) {
-    wait_while(turn_, turn);
+    wait_while(turn_, turn, spins_);
     const Job job = job_;
     if (job != nullptr) job(data_, id, size_);
     if (busy_.fetch_sub(1, std::memory_order_release) == 1) busy_.notify_one();
@@ -60,7 +61,7 @@ void Team::serve(int id) {
 }
 
 void Team::awake(const std::function<void()>& body) {
-  if (omp_in_parallel() != 0 || omp_get_max_threads() == 1) {
+  if (thread_is_alone || omp_in_parallel() != 0 || omp_get_max_threads() == 1) {
     body();
     return;
   }

@@ -9,26 +9,28 @@ namespace dormouse::ops::cpu {
 
 class Team {
  public:
-  // The team of the calling thread, while no piece of work is under way; null elsewhere.
+  // The team of the calling thread, while no piece of work is under way; null elsewhere, and inside alone().
   static Team* current();
-  // Calls body on this thread; what it throws passes through. Inside a parallel region, or with one thread: just the call.
+  // Calls body on this thread; what it throws passes through. Inside a parallel region or alone(), or with one thread: just the call.
   static void awake(const std::function<void()>& body);
   // Calls body with every kernel in it on this thread alone: work too small to share.
   static void alone(const std::function<void()>& body);
   static bool is_alone();
 
   int size() const { return size_; }
-  // job(data, id, size) once on every thread; returns when all have.
-  using Job = void (*)(const void* data, int id, int size);
+  // job(data, id, size) once on every thread; returns when all have. As in an OpenMP region an exception must not leave it: it would end
+  // the program.
+  using Job = void (*)(const void* data, int id, int size) noexcept;
   void run(Job job, const void* data);
 
  private:
-  explicit Team(int size) : size_(size) {}
+  explicit Team(int size);
   void serve(int id);
   int size_;
+  int spins_;          // while waiting: a tenth of a millisecond, none when there are more threads than processors
   Job job_ = nullptr;  // null: the end
   const void* data_ = nullptr;
-  alignas(64) std::atomic<int> turn_ = 0;  // counts the pieces handed out, and wraps
+  alignas(64) std::atomic<int> turn_ = 0;  // counts the pieces handed out
   alignas(64) std::atomic<int> busy_ = 0;  // threads that have not finished it
 };
 
