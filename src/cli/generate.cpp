@@ -104,7 +104,8 @@ int run(const CLI::App& command, const Flags& flags) {
   const std::string prompt = read_prompt(command, flags);
   flags.machine.apply();
   const auto weights = network::read_weights(network::load_export(flags.model));
-  decode::Lanes lanes(weights, 1, flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1));
+  const std::int64_t depth = flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1);
+  decode::Lanes lanes(weights, 1, depth);
   decode::Sampler sampler(sampling, seed);
   if (!flags.machine.json) base::log_line(fmt::format("seed {}", seed));
 
@@ -136,7 +137,7 @@ int run(const CLI::App& command, const Flags& flags) {
   printer.finish();
   if (terminal && !flags.machine.json) print("\n");
   const double rate = stats.write_seconds > 0 ? static_cast<double>(stats.written_bytes) / stats.write_seconds : 0;
-  const double limit = flags.stats ? 1 / decode::reading_seconds(weights) : 0;
+  const double limit = flags.stats ? 1 / decode::reading_seconds(weights, depth) : 0;
   if (flags.machine.json) {
     std::vector<report::Metric> metrics = {{"text", collected},
                                            {"seed", static_cast<std::int64_t>(seed)},

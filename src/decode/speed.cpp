@@ -50,14 +50,15 @@ std::uint64_t weight_bytes(const network::Weights& weights) {
   return loop * static_cast<std::uint64_t>(weights.config.max_iter) + once;
 }
 
-double reading_seconds(const network::Weights& weights) {
+double reading_seconds(const network::Weights& weights, std::int64_t depth) {
+  const std::int64_t iterations = depth > 0 ? depth : weights.config.max_iter;
   const auto loop = network::loop_matrices(weights), once = network::once_matrices(weights);
   constexpr int kRounds = 5, kBytes = 4;
   double best = 1e9;
   for (int round = 0; round < kRounds; ++round) {
     const auto start = Clock::now();
     for (int i = 0; i < kBytes; ++i) {
-      for (std::int64_t n = 0; n < weights.config.max_iter; ++n) sink = ops::read_through(loop);
+      for (std::int64_t n = 0; n < iterations; ++n) sink = ops::read_through(loop);
       sink = ops::read_through(once);
     }
     best = std::min(best, seconds_since(start) / kBytes);

@@ -11,8 +11,9 @@ namespace dormouse::decode {
 // Bytes of weights that one byte of one text is multiplied with: those of the block max_iter times, the others once.
 std::uint64_t weight_bytes(const network::Weights& weights);
 
-// Seconds to read them once, in the order and over the threads of decoding: what a byte costs at least. Warm, the shortest of a few.
-double reading_seconds(const network::Weights& weights);
+// Seconds to read them as often, each matrix front to back, over all threads: what a byte costs at least, but for weights that the caches
+// keep from one iteration to the next. Warm, the shortest of a few. depth 0 = max_iter.
+double reading_seconds(const network::Weights& weights, std::int64_t depth = 0);
 
 struct Spread {
   double median = 0, low = 0, high = 0;

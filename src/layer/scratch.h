@@ -34,7 +34,7 @@ class Scratch {
   };
   void rewind(std::size_t blocks, std::size_t used);
   std::vector<Block> blocks_;
-  std::size_t used_ = 0, most_ = 0;  // bytes in use of the last block; the most in use of all since the first restart
+  std::size_t used_ = 0, most_ = 0;  // bytes in use of the last block; the most that was ever in use of all
 };
 
 }  // namespace dormouse::layer

@@ -59,10 +59,10 @@ NarrowMatrix::NarrowMatrix(std::int64_t k, std::int64_t n, const float* values, 
 
 NarrowMatrix::NarrowMatrix(std::int64_t k, std::int64_t n, const std::uint16_t* bf16, Stored stored) : type_(Narrow::bf16), k_(k), n_(n) {
   static_assert(std::endian::native == std::endian::little, "the lower half of a word comes first");
-  auto* panels = reinterpret_cast<std::uint16_t*>(make_panels(std::byte{0}));
+  std::byte* panels = make_panels(std::byte{0});  // read as 32-bit words
   for (std::int64_t j = 0; j < n; ++j) {
-    std::uint16_t* column = panels + j / kStrip * k * kStrip + bf16_place(j % kStrip);
-    for (std::int64_t i = 0; i < k; ++i) column[i * kStrip] = bf16[at(i, j, k, n, stored)];
+    std::byte* column = panels + 2 * (j / kStrip * k * kStrip + bf16_place(j % kStrip));
+    for (std::int64_t i = 0; i < k; ++i) std::memcpy(column + 2 * i * kStrip, &bf16[at(i, j, k, n, stored)], 2);
   }
 }
 
@@ -99,8 +99,11 @@ float NarrowMatrix::value(std::int64_t i, std::int64_t j) const {
   switch (type_) {
     case Narrow::f32:
       return reinterpret_cast<const float*>(panel)[i * kStrip + c];
-    case Narrow::bf16:
-      return base::f32_from_bf16(reinterpret_cast<const std::uint16_t*>(panel)[i * kStrip + bf16_place(c)]);
+    case Narrow::bf16: {
+      std::uint16_t bits;
+      std::memcpy(&bits, panel + 2 * (i * kStrip + bf16_place(c)), 2);
+      return base::f32_from_bf16(bits);
+    }
     case Narrow::int8:
       return static_cast<float>(std::to_integer<int>(panel[i / 4 * 4 * kStrip + c * 4 + i % 4]) - 128) * scale();
     default:

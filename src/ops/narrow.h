@@ -4,7 +4,7 @@
 //
 // A row's bits depend on its own x and W only: not on the other rows, the thread count or the products beside it.
 // int8 and ternary: W[i,j] = code[i,j] * scale[j]. A row of x is rounded to 16 bits first, x ~ q * max|x| / 32512 with whole q, so that
-// sum_i q_i code_ij is exact in whole numbers: its bits are the same at every CPU level too.
+// sum_i q_i code_ij is exact in whole numbers: its bits are the same at every CPU level too. A row below 1e-33 counts as zeros.
 #pragma once
 
 #include <cstddef>
@@ -65,8 +65,8 @@ struct Product {
   T* y = nullptr;
 };
 
-// Reads every byte of the matrices once, split over threads as the products are, and does nothing with them: the time no product of one row
-// can beat. A checksum.
+// Reads every byte of the matrices once, split over all threads by strips, and does nothing with them: what a product of one row takes at
+// least while no cache holds its weights. A checksum, one for each thread count.
 std::uint64_t read_through(std::span<const NarrowMatrix* const> matrices);
 
 }  // namespace dormouse::ops

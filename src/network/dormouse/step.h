@@ -17,8 +17,9 @@ struct StepInput {
   std::int64_t first = 0;               // of the sequences of the state
 };
 
-// Reads the bytes: states [first, first + batch) are updated in place. logits [b*t,256], of the byte after each, or [b,256], after the
-// last one. depth 0 = max_iter. A sequence's bits depend neither on the others nor on how its text is cut into calls, nor on the threads.
+// Reads the bytes: states [first, first + batch) are updated in place. logits: [b*t,256], of the byte after each, or [b,256], after the
+// last one; their size says which. depth 0 = max_iter; base::Error when the model has no such depth. A sequence's bits depend neither on
+// the others nor on how its text is cut into calls, nor on the threads.
 void step(const ops::OpTable<float>& table, const Weights& weights, const StepInput& input, LoopState& state, layer::Scratch& scratch,
           std::span<float> logits, std::int64_t depth = 0);
 
