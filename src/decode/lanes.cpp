@@ -18,7 +18,8 @@ Lanes::Lanes(const network::Weights& weights, std::size_t count, std::int64_t de
   if (depth < 0 || depth > weights.config.max_iter) {
     throw base::UsageError("--depth " + std::to_string(depth) + ": this model has depths 1 to " + std::to_string(weights.config.max_iter));
   }
-  for (const auto* m : network::loop_matrices(weights)) products_ += weights.config.max_iter * m->k() * m->n();
+  const std::int64_t iterations = depth > 0 ? depth : weights.config.max_iter;
+  for (const auto* m : network::loop_matrices(weights)) products_ += iterations * m->k() * m->n();
   for (const auto* m : network::once_matrices(weights)) products_ += m->k() * m->n();
 }
 
