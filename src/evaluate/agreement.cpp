@@ -38,7 +38,8 @@ struct Reader {
   void compare(std::span<const float> theirs, std::span<const float> ours) {
     for (std::size_t c = 0; c < kClasses; ++c) {
       const double difference = std::abs(static_cast<double>(ours[c]) - static_cast<double>(theirs[c]));
-      if (!std::isfinite(difference)) throw base::Error("a logit is not finite: the weights are out of range; train or export the model anew");
+      if (!std::isfinite(difference))
+        throw base::Error("a logit is not finite: the weights are out of range; train or export the model anew");
       result.largest = std::max(result.largest, difference);
       result.mean += difference;
     }
