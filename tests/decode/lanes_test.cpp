@@ -113,6 +113,11 @@ TEST_F(LanesTest, AnEmptyTextChangesNothing) {
 }
 
 TEST_F(LanesTest, EachOfFiveLanesSaysWhatItSaysAlone) {
+  config_.d_model = 128;  // wide enough for products on several threads
+  config_.head_dim = 64;
+  config_.d_ffn = 256;
+  config_.rank = 32;
+  parameters_ = network::make_parameters(config_, 3);
   for (const std::string dtype : kTypes) {
     const auto w = weights(dtype);
     for (const int threads : {1, 2, 3}) {
