@@ -41,8 +41,8 @@ void add_plot(CLI::App& app, Context& context);
 void add_compress(CLI::App& app, Context& context);  // and decompress
 void add_speed(CLI::App& app, Context& context);
 
-// The value of a count flag that must be at least `least`; base::UsageError naming it.
-std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least);
+// The value of a count flag, from `least` to `most`; base::UsageError naming it.
+std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least, std::int64_t most = INT64_MAX);
 
 void print(const std::string& text);  // stdout; a broken pipe ends the process quietly
 

@@ -149,10 +149,12 @@ int run(const CLI::App& command, const Flags& flags) {
     if (flags.stats) metrics.push_back({"limit_bytes_per_second", limit});
     print(report::to_json(metrics) + "\n");
   } else if (flags.stats) {
-    base::log_line(
-        fmt::format("read {} bytes in {:.3f} s, wrote {} bytes in {:.3f} s ({:.0f} bytes/s, {:.0f}% of the {:.0f} that reading "
-                    "its weights allows here)",
-                    stats.prompt_bytes, stats.prompt_seconds, stats.written_bytes, stats.write_seconds, rate, 100 * rate / limit, limit));
+    std::string line = fmt::format("read {} bytes in {:.3f} s, wrote {} bytes in {:.3f} s", stats.prompt_bytes, stats.prompt_seconds,
+                                   stats.written_bytes, stats.write_seconds);
+    constexpr std::int64_t kFewBytes = 16;  // the first of them costs no step
+    if (stats.written_bytes >= kFewBytes)
+      line += fmt::format(" ({:.0f} bytes/s, {:.0f}% of the {:.0f} that reading its weights allows here)", rate, 100 * rate / limit, limit);
+    base::log_line(line);
   }
   return 0;
 }

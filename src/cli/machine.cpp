@@ -34,8 +34,8 @@ void Machine::apply() const {
 
 ops::Compute Machine::compute_type() const { return train::compute_of(compute); }
 
-std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least) {
-  const std::int64_t value = base::parse_count(text, flag);
+std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least, std::int64_t most) {
+  const std::int64_t value = base::parse_count(text, flag, most);
   if (value < least) throw base::UsageError(fmt::format("{} {}: must be at least {}", flag, value, least));
   return value;
 }

@@ -33,7 +33,9 @@ network::Weights weights_of(const Flags& flags) {
 }
 
 int run(const Flags& flags) {
-  const std::int64_t streams = count_flag(flags.batch, "--batch", 1), repeats = count_flag(flags.repeats, "--repeats", 1);
+  constexpr std::int64_t kMostStreams = 4096, kMostRepeats = 10'000;
+  const std::int64_t streams = count_flag(flags.batch, "--batch", 1, kMostStreams),
+                     repeats = count_flag(flags.repeats, "--repeats", 1, kMostRepeats);
   flags.machine.apply();
   const auto weights = weights_of(flags);
   const std::string name = flags.model.empty() ? "preset " + flags.preset + " (f32, untrained)" : base::escape(weights.path.string(), 1024);
@@ -65,7 +67,8 @@ int run(const Flags& flags) {
     return fmt::format("| {:<26} | {:>7.0f} | {:>7.0f} .. {:>7.0f} | {:<41} |\n", what, value.median, value.low, value.high, note);
   };
   print(
-      fmt::format("{}: {} threads, {}, {} repeats taking turns\n\n", name, base::threads(), ops::cpu_level(), repeats) +
+      fmt::format("{}: {} thread{}, {}, {} repeats taking turns\n\n", name, base::threads(), base::threads() == 1 ? "" : "s",
+                  ops::cpu_level(), repeats) +
       fmt::format("| {:<26} | {:>7} | {:>18} | {:<41} |\n", "decoding", "bytes/s", "lowest .. highest", "") +
       fmt::format("|{:-<28}|{:->8}:|{:-<20}|{:-<43}|\n", "", "", "", "") +
       row("one text", speed.one, fmt::format("{:.0f}% of the limit", 100 * share)) +

@@ -55,13 +55,8 @@ void Lanes::run(std::size_t first, std::size_t batch, std::span<const std::uint8
                                  .bytes = bytes,
                                  .keys = keys_,
                                  .first = static_cast<std::int64_t>(first)};
-  constexpr std::int64_t kWorthSharing = 3'000'000;  // products: 0.1 ms of one thread
-  const auto work = [&] { network::step(ops::cpu_table(true), weights_, input, state_, scratch_, logits, depth_); };
-  if (products_ * static_cast<std::int64_t>(bytes.size()) < kWorthSharing) {
-    ops::cpu::Team::alone(work);
-  } else {
-    ops::cpu::Team::awake(work);
-  }
+  ops::cpu::Team::fit(products_ * static_cast<std::int64_t>(bytes.size()),
+                      [&] { network::step(ops::cpu_table(true), weights_, input, state_, scratch_, logits, depth_); });
   for (std::size_t i = 0; i < batch; ++i) positions_[first + i] += static_cast<std::int64_t>(time);
 }
 

@@ -1,5 +1,6 @@
 #include "layer/expert.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace dormouse::layer {
@@ -46,37 +47,34 @@ void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertWeig
   const ExpertWeights& one = experts.front();
   const std::int64_t d = one.up.u.k(), f = one.up.v.n(), up_rank = one.up.rank(), down_rank = one.down.rank();
   const auto count = static_cast<std::int64_t>(experts.size());
-  float* middle = scratch.take(count * rows * up_rank);
-  float* hidden = scratch.take(count * rows * f);
-  float* read = scratch.take(count * rows * down_rank);
-  float* written = scratch.take((count - 1) * rows * d);
-  const auto product = [&](auto weight, const float* x, std::int64_t in, float* to, std::int64_t out) {
+  const auto buffer = [&](std::int64_t columns) { return scratch.take(count * rows * columns); };
+  float *middle = buffer(up_rank), *hidden = buffer(f), *read = buffer(down_rank), *written = buffer(d);
+  // Expert e: to[e] = x[e] W_e; every expert the same x when x_columns is 0.
+  const auto product = [&](auto weight, const float* x, std::int64_t x_columns, float* to, std::int64_t columns) {
     std::vector<ops::Product<float>> list;
     for (std::int64_t e = 0; e < count; ++e)
-      list.push_back({&weight(experts[static_cast<std::size_t>(e)]), x + e * rows * in, to + e * rows * out});
+      list.push_back({&weight(experts[static_cast<std::size_t>(e)]), x + e * rows * x_columns, to + e * rows * columns});
     table.products(rows, list, ops::Sweep::forward);
   };
-  std::vector<ops::Product<float>> reads, writes;
-  for (std::int64_t e = 0; e < count; ++e) {
-    const ExpertWeights& w = experts[static_cast<std::size_t>(e)];
-    reads.push_back({&w.up.u, z, middle + e * rows * up_rank});
-    writes.push_back({&w.down.v, read + e * rows * down_rank, e == 0 ? y : written + (e - 1) * rows * d});
-  }
-  table.products(rows, reads, ops::Sweep::forward);
-  for (std::int64_t e = 0; e < count; ++e) {
-    float* m = middle + e * rows * up_rank;
-    table.scale_columns({.rows = rows, .k = up_rank, .p_stride = 0}, m, experts[static_cast<std::size_t>(e)].up.s.data(), nullptr, m);
-  }
+  // Times the scales s, and where there are gates the share of the expert.
+  const auto scale = [&](auto weight, float* x, std::int64_t columns, const float* share) {
+    for (std::int64_t e = 0; e < count; ++e) {
+      float* of_expert = x + e * rows * columns;
+      table.scale_columns({.rows = rows, .k = columns, .p_stride = gate_width}, of_expert,
+                          weight(experts[static_cast<std::size_t>(e)]).s.data(), share == nullptr ? nullptr : share + e, of_expert);
+    }
+  };
+  const auto up = [](const ExpertWeights& w) -> const SpectralWeights& { return w.up; };
+  const auto down = [](const ExpertWeights& w) -> const SpectralWeights& { return w.down; };
+  product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.up.u; }, z, 0, middle, up_rank);
+  scale(up, middle, up_rank, nullptr);
   product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.up.v; }, middle, up_rank, hidden, f);
   table.silu(count * rows * f, hidden, hidden);
   product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.down.u; }, hidden, f, read, down_rank);
-  for (std::int64_t e = 0; e < count; ++e) {
-    float* r = read + e * rows * down_rank;
-    table.scale_columns({.rows = rows, .k = down_rank, .p_stride = gate_width}, r, experts[static_cast<std::size_t>(e)].down.s.data(),
-                        gates + 3 + e, r);
-  }
-  table.products(rows, writes, ops::Sweep::forward);
-  for (std::int64_t e = 1; e < count; ++e) table.axpy(rows * d, 1.0F, written + (e - 1) * rows * d, y);
+  scale(down, read, down_rank, gates + 3);
+  product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.down.v; }, read, down_rank, written, d);
+  std::copy_n(written, rows * d, y);
+  for (std::int64_t e = 1; e < count; ++e) table.axpy(rows * d, 1.0F, written + e * rows * d, y);
 }
 
 }  // namespace dormouse::layer

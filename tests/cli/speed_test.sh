@@ -15,6 +15,7 @@ expect 2 'error: speed takes a MODEL' speed
 expect 2 'error: speed takes a MODEL' speed runs/a --preset tiny
 expect 2 'error: .*--batch' speed runs/a --batch 0
 expect 2 'error: .*--repeats' speed runs/a --repeats 0
+expect 2 'error: --batch.*4096' speed runs/a --batch 9000000000000000000
 expect 1 'error: .*checkpoint.*dormouse export' speed runs/a/checkpoint.safetensors
 expect 0 'bytes/s, [0-9]+% of the [0-9]+ that reading its weights allows here' generate runs/a -n 20 --stats
 expect 0 '"limit_bytes_per_second":[0-9.]+' generate runs/a -n 20 --stats --json

@@ -14,7 +14,14 @@ void step(const ops::OpTable<float>& table, const Weights& w, const StepInput& i
   if (depth < 1 || depth > config.max_iter) {
     throw base::Error("depth " + std::to_string(depth) + " is outside 1.." + std::to_string(config.max_iter) + ", the model's max_iter");
   }
-  const std::int64_t rows = input.batch * input.time, d = config.d_model, width = w.controller_u.n(), gate_width = 3 + config.n_experts;
+  const auto size = [](const auto& span) { return static_cast<std::int64_t>(span.size()); };
+  const std::int64_t rows = input.batch * input.time;
+  if (input.batch < 1 || input.time < 1 || size(input.bytes) != rows || (config.use_engram && size(input.keys) != 3 * rows) ||
+      (size(logits) != 256 * rows && size(logits) != 256 * input.batch) || input.first < 0 ||
+      (config.use_kda && input.first + input.batch > state.kda.front().dim(0))) {
+    throw base::Error("step: its bytes, keys, logits and states are not of one size");
+  }
+  const std::int64_t d = config.d_model, width = w.controller_u.n(), gate_width = 3 + config.n_experts;
   const layer::KdaShape heads{.d = d, .heads = config.n_heads, .head_dim = config.head_dim};
   const ops::RmsNorm norm{.rows = rows, .d = d, .eps = config.norm_eps};
   scratch.restart();
@@ -68,7 +75,7 @@ void step(const ops::OpTable<float>& table, const Weights& w, const StepInput& i
   }
 
   // OutProj is linear: the mean of the readouts is the readout of the mean.
-  const auto wanted = static_cast<std::int64_t>(logits.size() / 256);
+  const std::int64_t wanted = size(logits) / 256;
   if (wanted < rows) {
     for (std::int64_t i = 0; i < input.batch; ++i) std::copy_n(mean + ((i + 1) * input.time - 1) * d, d, u + i * d);
     std::swap(mean, u);

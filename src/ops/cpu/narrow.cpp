@@ -5,7 +5,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <vector>
 
 #include "ops/cpu/kernels.h"
@@ -380,14 +380,19 @@ void products(std::int64_t rows, std::span<const Product<float>> list, Sweep swe
 
 std::uint64_t read_through(std::span<const NarrowMatrix* const> matrices) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(cpu::ReadBytes);
-  std::uint64_t sum = 0;
-#pragma omp parallel reduction(^ : sum)
-  cpu::for_strips(
-      matrices.size(), [&](std::size_t i) -> const NarrowMatrix& { return *matrices[i]; }, omp_get_thread_num(), omp_get_num_threads(),
-      Sweep::forward,
-      [&](std::size_t i, std::int64_t first, std::int64_t last) {
-        sum ^= kernel(matrices[i]->strip(first), static_cast<std::size_t>(last - first) * matrices[i]->strip_bytes());
-      });
+  std::atomic<std::uint64_t> sum = 0;
+  const auto share = [&](std::int64_t id, std::int64_t team) {
+    cpu::for_strips(
+        matrices.size(), [&](std::size_t i) -> const NarrowMatrix& { return *matrices[i]; }, id, team, Sweep::forward,
+        [&](std::size_t i, std::int64_t first, std::int64_t last) {
+          sum ^= kernel(matrices[i]->strip(first), static_cast<std::size_t>(last - first) * matrices[i]->strip_bytes());
+        });
+  };
+  if (cpu::team_size() == 1) {
+    share(0, 1);
+  } else {
+    cpu::on_team(share);
+  }
   return sum;
 }
 

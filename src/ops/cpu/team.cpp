@@ -36,6 +36,15 @@ void Team::alone(const std::function<void()>& body) {
   body();
 }
 
+void Team::fit(std::int64_t products, const std::function<void()>& body) {
+  constexpr std::int64_t kWorthSharing = 3'000'000;  // 0.1 ms of one thread
+  if (products < kWorthSharing) {
+    alone(body);
+  } else {
+    awake(body);
+  }
+}
+
 void Team::run(Job job, const void* data) {
   job_ = job;
   data_ = data;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 
 namespace dormouse::ops::cpu {
@@ -13,8 +14,10 @@ class Team {
   static Team* current();
   // Calls body on this thread; what it throws passes through. Inside a parallel region or alone(), or with one thread: just the call.
   static void awake(const std::function<void()>& body);
-  // Calls body with every kernel in it on this thread alone: work too small to share.
+  // Calls body with every kernel in it on this thread alone.
   static void alone(const std::function<void()>& body);
+  // Awake, or alone where body's multiplications are too few to share.
+  static void fit(std::int64_t products, const std::function<void()>& body);
   static bool is_alone();
 
   int size() const { return size_; }

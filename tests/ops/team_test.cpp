@@ -1,0 +1,81 @@
+#include "ops/cpu/team.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <stdexcept>
+#include <vector>
+
+#include "ops/cpu/parallel.h"
+
+namespace dormouse::ops::cpu {
+namespace {
+
+class TeamTest : public testing::Test {
+ protected:
+  void TearDown() override { omp_set_num_threads(before_); }
+  int before_ = omp_get_max_threads();
+};
+
+// The sum of 0 .. n-1, in pieces.
+std::int64_t sum_to(std::int64_t n) {
+  std::vector<std::int64_t> parts(64, 0);
+  on_team([&](std::int64_t id, std::int64_t team) {
+    for (std::int64_t i = n * id / team; i < n * (id + 1) / team; ++i) parts[static_cast<std::size_t>(id)] += i;
+  });
+  std::int64_t sum = 0;
+  for (const std::int64_t part : parts) sum += part;
+  return sum;
+}
+
+TEST_F(TeamTest, ThousandsOfPiecesAreEachDoneOnceByEveryThread) {
+  for (const int threads : {1, 2, 3}) {
+    omp_set_num_threads(threads);
+    Team::awake([&] {
+      EXPECT_EQ(team_size(), threads);
+      for (std::int64_t i = 0; i < 10'000; ++i) ASSERT_EQ(sum_to(i % 100), (i % 100) * (i % 100 - 1) / 2) << i;
+    });
+    EXPECT_EQ(Team::current(), nullptr);
+  }
+}
+
+TEST_F(TeamTest, MoreThreadsThanProcessorsSleepInsteadOfSpinning) {
+  omp_set_num_threads(4 * omp_get_num_procs());
+  Team::awake([] {
+    for (std::int64_t i = 0; i < 200; ++i) ASSERT_EQ(sum_to(1000), 499'500);
+  });
+}
+
+TEST_F(TeamTest, WhatTheBodyThrowsPassesThroughAndTheNextTeamWorks) {
+  omp_set_num_threads(2);
+  EXPECT_THROW(Team::awake([] {
+                 EXPECT_EQ(sum_to(10), 45);
+                 throw std::runtime_error("body");
+               }),
+               std::runtime_error);
+  EXPECT_EQ(Team::current(), nullptr);
+  Team::awake([] { EXPECT_EQ(sum_to(10), 45); });
+  EXPECT_THROW(Team::alone([] { throw std::runtime_error("body"); }), std::runtime_error);
+  EXPECT_FALSE(Team::is_alone());
+}
+
+TEST_F(TeamTest, AloneHoldsInsideAwakeAndAPieceForksNoFurther) {
+  omp_set_num_threads(2);
+  Team::awake([] {
+    Team::alone([] { EXPECT_EQ(team_size(), 1); });
+    EXPECT_EQ(team_size(), 2);
+    std::vector<int> inside(2, 0);
+    on_team([&](int id, int) { inside[static_cast<std::size_t>(id)] = team_size(); });
+    EXPECT_EQ(inside, (std::vector<int>{1, 1}));
+  });
+  Team::alone([] { Team::awake([] { EXPECT_EQ(team_size(), 1); }); });
+}
+
+TEST_F(TeamTest, LittleWorkIsDoneAloneAndMuchIsShared) {
+  omp_set_num_threads(2);
+  Team::fit(1000, [] { EXPECT_EQ(team_size(), 1); });
+  Team::fit(100'000'000, [] { EXPECT_EQ(team_size(), 2); });
+}
+
+}  // namespace
+}  // namespace dormouse::ops::cpu
