@@ -11,7 +11,6 @@
 namespace dormouse::ops {
 namespace {
 
-constexpr std::int64_t kStrip = NarrowMatrix::kStrip;
 
 std::int64_t padded(std::int64_t k, std::int64_t group) { return (k + group - 1) / group * group; }
 
