@@ -63,6 +63,7 @@ Plan plan_of(const Flags& flags) {
   plan.run = plan.from_run ? source : source.parent_path();
   if (flags.best && !fs::exists(plan.input, ignored))
     throw base::Error(fmt::format("{} has no best.safetensors yet: nothing was evaluated; leave --best out", base::escape(flags.source)));
+  if (flags.out == "-") throw base::UsageError("-o -: an export is read back after it is written, so it needs a file; give it a name");
   if (!flags.out.empty()) {
     plan.output = flags.out;
   } else if (plan.from_run) {

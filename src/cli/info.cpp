@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "decode/archive.h"
 #include "format/gguf.h"
 #include "format/kind.h"
 #include "format/safetensors.h"
@@ -141,6 +143,40 @@ Shown show_gguf(const std::filesystem::path& path) {
   return out;
 }
 
+// Lengths and checksums of the archive; what its messages say needs the model.
+Shown show_dmz(const std::filesystem::path& path) {
+  const auto file = base::File::open_read(path);
+  const std::uint64_t size = file.size();
+  std::uint64_t at = 0;
+  const auto read = [&](std::span<std::uint8_t> out) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), size - at));
+    file.read_exactly_at(at, out.first(count));
+    at += count;
+    return count;
+  };
+  decode::ArchiveReader archive(read, base::escape(path.string(), 1024));
+  std::int64_t blocks = 0, raw = 0;
+  for (decode::ArchiveBlock block; archive.next(block); ++blocks) raw += block.raw() ? 1 : 0;
+  const auto& header = archive.header();
+  const auto whole = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
+  Shown out;
+  out.text = fmt::format(
+      "  {:<18} {}\n  {:<18} {}\n  {:<18} {} of {} bytes, {} of them raw\n  {:<18} {:08x}\n  {:<18} {:08x}\n  {:<18} {}\nchecksums "
+      "verified\n",
+      "bytes", base::human_count(size), "original bytes", base::human_count(archive.original_size()), "blocks", blocks, header.block, raw,
+      "model CRC-32", header.model_crc, "probe CRC-32", header.probe_crc, "CPU level", base::escape(header.cpu_level));
+  out.metrics = {{"bytes", whole(size)},
+                 {"original_bytes", whole(archive.original_size())},
+                 {"blocks", blocks},
+                 {"raw_blocks", raw},
+                 {"block_bytes", std::int64_t{header.block}},
+                 {"model_crc", std::int64_t{header.model_crc}},
+                 {"probe_crc", std::int64_t{header.probe_crc}},
+                 {"cpu_level", header.cpu_level},
+                 {"checksums", std::string("verified")}};
+  return out;
+}
+
 int show_file(const Flags& flags) {
   const auto path = network::model_path(flags.file);
   std::error_code ignored;
@@ -148,6 +184,7 @@ int show_file(const Flags& flags) {
   const auto kind = regular ? format::recognise_file(path).kind : format::Kind::unknown;
   Shown shown = kind == format::Kind::dmexp  ? show_export(path)
                 : kind == format::Kind::gguf ? show_gguf(path)
+                : kind == format::Kind::dmz  ? show_dmz(path)
                                              : show_safetensors(path);  // names what it is when it is none
   shown.metrics.insert(shown.metrics.begin(), {"file", path.string()});
   print(flags.machine.json ? report::to_json(shown.metrics) + "\n" : base::escape(path.string()) + "\n" + shown.text);
@@ -164,7 +201,8 @@ int run(const Flags& flags) {
 void add_info(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   auto* command = app.add_subcommand("info", "what a file holds, checksums verified; or a preset's parameter table");
-  command->add_option("file", flags->file, "export, checkpoint, any safetensors or GGUF file, or a run directory")->type_name("FILE");
+  command->add_option("file", flags->file, "export, checkpoint, any safetensors or GGUF file, a .dmz, or a run directory")
+      ->type_name("FILE");
   command->add_option("--preset", flags->preset, "tiny, nano, small, base")->type_name("NAME");
   command->add_flag("--json", flags->machine.json, "print one JSON object");
   command->footer(

@@ -82,17 +82,18 @@ void Printer::finish() { escape_held(); }
 
 bool StopWatch::put(std::uint8_t byte, std::string& out) {
   held_ += static_cast<char>(byte);
-  std::size_t keep = 0;
+  std::size_t keep = 0, complete = 0;  // of several that end here the longest counts
   for (const auto& stop : stops_) {
     if (stop.empty()) continue;
-    if (held_.ends_with(stop)) {
-      out += held_.substr(0, held_.size() - stop.size());
-      held_.clear();
-      return true;
-    }
+    if (held_.ends_with(stop)) complete = std::max(complete, stop.size());
     for (std::size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
       if (held_.ends_with(stop.substr(0, n))) keep = n;
     }
+  }
+  if (complete > 0) {
+    out += held_.substr(0, held_.size() - complete);
+    held_.clear();
+    return true;
   }
   out += held_.substr(0, held_.size() - keep);
   held_.erase(0, held_.size() - keep);

@@ -30,7 +30,7 @@ void validate(const SamplerConfig& config) {
   if (config.top_k < 0) refuse("--top-k must be 0 (off) or more");
   if (!(config.top_p > 0 && config.top_p <= 1)) refuse("--top-p must be above 0 and at most 1 (off)");
   if (!(config.min_p >= 0 && config.min_p <= 1)) refuse("--min-p must be from 0 (off) to 1");
-  if (!(config.repeat_penalty > 0 && config.repeat_penalty <= 100)) refuse("--repeat-penalty must be above 0 (1: off) and at most 100");
+  if (!(config.repeat_penalty >= 0.01 && config.repeat_penalty <= 100)) refuse("--repeat-penalty must be from 0.01 to 100 (1: off)");
 }
 
 std::uint8_t Sampler::next(std::span<const float> logits, std::span<const std::uint8_t> recent) {

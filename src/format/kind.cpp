@@ -28,7 +28,7 @@ constexpr std::array kMagics{
     Magic{"DMEXPRT"sv, {Kind::dmexp, "a dormouse export (.dmexp)", ""}},
     Magic{"GGUF"sv, {Kind::gguf, "a GGUF model", ""}},
     Magic{"DMNGRAM"sv, {Kind::other, "a dormouse n-gram table (.ngram)", "give the run directory it lies in"}},
-    Magic{"DMPRESS"sv, {Kind::other, "a compressed file (.dmz)", "dormouse decompress gives back what is in it"}},
+    Magic{"DMPRESS"sv, {Kind::dmz, "a compressed file (.dmz)", "dormouse decompress gives back what is in it"}},
     Magic{"DMCK"sv,
           {Kind::other, "a training checkpoint of the first dormouse, in Rust", "its layout is that of another program; train anew"}},
     Magic{"2NGM"sv, {Kind::other, "an n-gram table of the first dormouse, in Rust", "its layout is that of another program; train anew"}},

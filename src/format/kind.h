@@ -8,7 +8,7 @@
 
 namespace dormouse::format {
 
-enum class Kind : std::uint8_t { unknown, dmexp, safetensors, gguf, other };
+enum class Kind : std::uint8_t { unknown, dmexp, safetensors, gguf, dmz, other };
 
 struct Recognised {
   Kind kind = Kind::unknown;

@@ -24,6 +24,8 @@ cmp -s some.dmz two.dmz || fail "two threads write another archive than one"
 expect 0 '' decompress a.dmexp some.dmz back -t 2
 cmp -s some.txt back || fail "two threads read otherwise than one"
 expect 0 'blocks, [0-9]+ of them raw.*bytes/s' compress runs/a some.txt run.dmz --stats
+expect 0 'original bytes +3,000.*blocks +15 of 200 bytes.*checksums verified' info some.dmz
+expect 0 '"original_bytes":3000,.*"checksums":"verified"' info some.dmz --json
 expect 0 '"original_bytes":3000,.*"message_bpb":[0-9.]+' compress runs/a some.txt run.dmz --json
 
 # The messages have the length that eval says, in the same windows.
@@ -72,7 +74,7 @@ refused 2 'error: OUT a.dmexp is the model' compress a.dmexp some.txt a.dmexp
 refused 2 'error: --block' compress a.dmexp some.txt kept --block 0
 refused 2 'error: --block' compress a.dmexp some.txt kept --block 2Mi
 refused 1 'error: .*is a training checkpoint.*dormouse export' compress runs/a/checkpoint.safetensors some.txt kept
-refused 1 'error: .*compressed file.*dormouse decompress' info some.dmz
+refused 1 'error: .*compressed file.*dormouse decompress' generate some.dmz
 refused 1 'error: .*compressed file.*dormouse decompress' generate some.dmz -p x
 expect 0 '' export runs/a --dtype int8 -o other.dmexp
 refused 1 'error: some.dmz was compressed with another model than other.dmexp' decompress other.dmexp some.dmz kept

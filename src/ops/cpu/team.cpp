@@ -3,6 +3,8 @@
 #include <hwy/cache_control.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -12,14 +14,23 @@ namespace {
 thread_local Team* team_of_thread = nullptr;
 thread_local bool thread_is_alone = false;
 
-// Until `value` is no longer `old`: `spins` looks, then asleep, for the core may be shared.
-void wait_while(const std::atomic<int>& value, int old, int spins) {
-  for (int i = 0; i < spins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    hwy::Pause();
+// Whether a thread's calls of fit() are better done alone for a while: a core that others use lets every piece wait for its turn there.
+struct Patience {
+  int calls_alone = 0;  // still to come
+  int next = 32;        // of them, when sharing turns out badly again
+
+  void judge(double seconds, double asleep) {
+    constexpr int kMost = 8192;
+    constexpr double kShare = 0.4;
+    if (asleep < kShare * seconds) {
+      next = 32;
+    } else {
+      calls_alone = next;
+      next = std::min(2 * next, kMost);
+    }
   }
-  value.wait(old, std::memory_order_acquire);
-}
+};
+thread_local Patience patience;
 
 }  // namespace
 
@@ -38,11 +49,14 @@ void Team::alone(const std::function<void()>& body) {
 
 void Team::fit(std::int64_t products, const std::function<void()>& body) {
   constexpr std::int64_t kWorthSharing = 3'000'000;  // 0.1 ms of one thread
-  if (products < kWorthSharing) {
+  if (products < kWorthSharing || patience.calls_alone > 0) {
+    patience.calls_alone = std::max(0, patience.calls_alone - 1);
     alone(body);
-  } else {
-    awake(body);
+    return;
   }
+  const auto start = std::chrono::steady_clock::now();
+  const double asleep = awake(body);
+  patience.judge(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), asleep);
 }
 
 void Team::run(Job job, const void* data) {
@@ -56,12 +70,19 @@ void Team::run(Job job, const void* data) {
     job(data, 0, size_);
     team_of_thread = this;
   }
-  for (int busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) wait_while(busy_, busy, spins_);
+  for (int i = 0; i < spins_; ++i) {
+    if (busy_.load(std::memory_order_acquire) == 0) return;
+    hwy::Pause();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  for (int busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) busy_.wait(busy, std::memory_order_acquire);
+  asleep_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void Team::serve(int id) {
   for (int turn = 0;; ++turn) {
-    wait_while(turn_, turn, spins_);
+    for (int i = 0; i < spins_ && turn_.load(std::memory_order_acquire) == turn; ++i) hwy::Pause();
+    turn_.wait(turn, std::memory_order_acquire);
     const Job job = job_;
     if (job != nullptr) job(data_, id, size_);
     if (busy_.fetch_sub(1, std::memory_order_release) == 1) busy_.notify_one();
@@ -69,10 +90,10 @@ void Team::serve(int id) {
   }
 }
 
-void Team::awake(const std::function<void()>& body) {
+double Team::awake(const std::function<void()>& body) {
   if (thread_is_alone || omp_in_parallel() != 0 || omp_get_max_threads() == 1) {
     body();
-    return;
+    return 0;
   }
   std::exception_ptr thrown;
   Team team(omp_get_max_threads());
@@ -93,6 +114,7 @@ void Team::awake(const std::function<void()>& body) {
     }
   }
   if (thrown) std::rethrow_exception(thrown);
+  return team.asleep_;
 }
 
 }  // namespace dormouse::ops::cpu

@@ -13,10 +13,12 @@ class Team {
   // The team of the calling thread, while no piece of work is under way; null elsewhere, and inside alone().
   static Team* current();
   // Calls body on this thread; what it throws passes through. Inside a parallel region or alone(), or with one thread: just the call.
-  static void awake(const std::function<void()>& body);
+  // Returns the seconds this thread slept because others were late.
+  static double awake(const std::function<void()>& body);
   // Calls body with every kernel in it on this thread alone.
   static void alone(const std::function<void()>& body);
-  // Awake, or alone where body's multiplications are too few to share.
+  // Awake, or alone where body's multiplications are too few to share, or where sharing lost more than it won the last times: on a machine
+  // that has other work. No bit of a result depends on it.
   static void fit(std::int64_t products, const std::function<void()>& body);
   static bool is_alone();
 
@@ -30,6 +32,7 @@ class Team {
   explicit Team(int size);
   void serve(int id);
   int size_;
+  double asleep_ = 0;  // seconds
   int spins_;          // while waiting: a tenth of a millisecond, none when there are more threads than processors
   Job job_ = nullptr;  // null: the end
   const void* data_ = nullptr;
