@@ -11,7 +11,7 @@ export CMAKE_GENERATOR ?= $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix 
 help:
 	@echo 'make demo      build, train a tiny model for a minute on this source tree, let it write'
 	@echo 'make test      build everything and run the tests; ends with "N passed, N failed"'
-	@echo 'make build     build/dormouse'
+	@echo 'make build     build/dormouse and build/libdormouse.so'
 	@echo 'make install   into PREFIX (/usr/local), below DESTDIR when set'
 	@echo 'make check     layout, include edges, then the fast tests under ASan and UBSan in build-asan'
 	@echo 'make results   RUNS="runs/a runs/b" DATA=TEXT: measures exports of these runs anew for docs/results.md'
@@ -25,7 +25,7 @@ demo: build
 build:
 	@tools/deps --check
 	cmake --preset release
-	cmake --build build --target dormouse --parallel $(JOBS)
+	cmake --build build --target dormouse libdormouse --parallel $(JOBS)
 
 test:
 	@tools/deps --check test

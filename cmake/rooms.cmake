@@ -26,6 +26,7 @@ room(report EDGES base LIBRARIES nlohmann_json::nlohmann_json)
 room(decode EDGES network text)
 room(evaluate EDGES decode data report)
 room(train EDGES evaluate optim)
+room(api EDGES decode)
 
 get_target_property(ops_type room_ops TYPE)
 if(DORMOUSE_ONEDNN AND NOT ops_type STREQUAL "INTERFACE_LIBRARY")
@@ -50,6 +51,15 @@ compressor_anchor(DORMOUSE_BZIP2 bzlib.h bz2)
 compressor_anchor(DORMOUSE_LZMA lzma.h lzma)
 compressor_anchor(DORMOUSE_ZSTD zstd.h zstd)
 compressor_anchor(DORMOUSE_BROTLI brotli/encode.h brotlienc)
+
+# The rooms below api as one shared library, of which only include/dormouse.h is seen.
+target_include_directories(room_api PUBLIC ${CMAKE_SOURCE_DIR}/include)
+add_library(libdormouse SHARED $<TARGET_OBJECTS:room_api> ${CMAKE_SOURCE_DIR}/include/dormouse.h)
+set_target_properties(libdormouse PROPERTIES OUTPUT_NAME dormouse VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+  LINKER_LANGUAGE CXX PUBLIC_HEADER ${CMAKE_SOURCE_DIR}/include/dormouse.h LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libdormouse.map)
+target_include_directories(libdormouse INTERFACE ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(libdormouse PRIVATE room_decode)
+target_link_options(libdormouse PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libdormouse.map)
 
 file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.cpp)
 if(cli_sources)

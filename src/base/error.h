@@ -19,6 +19,12 @@ class Damaged : public Error {
   explicit Damaged(const std::string& message) : Error(message) {}
 };
 
+// No memory was left for what was asked. Tensors throw it with their figures; elsewhere std::bad_alloc stands for the same.
+class OutOfMemory : public Error {
+ public:
+  explicit OutOfMemory(const std::string& message) : Error(message) {}
+};
+
 // The command line itself was wrong (unknown flag, bad number). Exit code 2.
 class UsageError : public Error {
  public:

@@ -18,7 +18,8 @@ class SplitMix64 {
  public:
   explicit constexpr SplitMix64(std::uint64_t seed) : state_(seed) {}
   constexpr std::uint64_t next() { return splitmix64_mix(state_ += 0x9E3779B97F4A7C15ULL); }
-  constexpr std::uint64_t below(std::uint64_t n) { return next() % n; }               // [0, n)
+  constexpr std::uint64_t state() const { return state_; }               // the seed of a stream that goes on where this one stands
+  constexpr std::uint64_t below(std::uint64_t n) { return next() % n; }  // [0, n)
   constexpr double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // [0, 1)
   double normal() {                                                                   // Box-Muller, cosine branch
     const double u1 = 1.0 - uniform();

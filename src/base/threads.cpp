@@ -140,6 +140,17 @@ int affinity_threads() {
   throw Error("cannot read the CPU affinity of this process; give --threads");
 }
 
+[[maybe_unused]] constexpr unsigned kRaised = 0x3f;  // the flags of MXCSR that say what happened
+
+void set_arithmetic([[maybe_unused]] unsigned control) {
+#if defined(__SSE__)
+  const unsigned now = _mm_getcsr();
+  if ((now & ~kRaised) != control) _mm_setcsr(control | (now & kRaised));
+#endif
+}
+
+}  // namespace
+
 void flush_denormals() {
 #if defined(__SSE__)
   constexpr unsigned kFlushToZero = 0x8000;
@@ -148,7 +159,16 @@ void flush_denormals() {
 #endif
 }
 
-}  // namespace
+unsigned arithmetic() {
+#if defined(__SSE__)
+  return _mm_getcsr() & ~kRaised;
+#else
+  return 0;
+#endif
+}
+
+Arithmetic::Arithmetic(unsigned control) : before_(arithmetic()) { set_arithmetic(control); }
+Arithmetic::~Arithmetic() { set_arithmetic(before_); }
 
 int cpu_quota(const Path& root) {
   double least = 0;

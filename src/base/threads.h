@@ -18,6 +18,26 @@ int cpu_quota(const std::filesystem::path& root);
 // Sets the OpenMP team size (0: available_threads()) and FTZ + DAZ in every worker of that team. Returns the size.
 int set_threads(int threads);
 int threads();
+// FTZ and DAZ in the calling thread.
+void flush_denormals();
+// How the calling thread rounds, traps and treats denormals: the control bits of MXCSR; 0 on other machines.
+unsigned arithmetic();
+#if defined(__SSE__)
+inline constexpr unsigned kPlainArithmetic = 0x1f80;  // to nearest, no traps, denormals are numbers
+#else
+inline constexpr unsigned kPlainArithmetic = 0;
+#endif
+// While it lives, the calling thread computes so.
+class Arithmetic {
+ public:
+  explicit Arithmetic(unsigned control);
+  ~Arithmetic();
+  Arithmetic(const Arithmetic&) = delete;
+  Arithmetic& operator=(const Arithmetic&) = delete;
+
+ private:
+  unsigned before_;
+};
 
 // Idle workers of libgomp spin for a while before they sleep; on a machine with other work that makes a step several times slower.
 // libgomp reads the length of the spin before main: when neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set, this sets a short one and

@@ -24,6 +24,7 @@ class Sampler {
   Sampler(const SamplerConfig& config, std::uint64_t seed) : config_(config), random_(seed) {}
   // logits [256] finite; recent: the bytes so far, oldest first. base::Error when a logit is not finite.
   std::uint8_t next(std::span<const float> logits, std::span<const std::uint8_t> recent);
+  std::uint64_t seed() const { return random_.state(); }  // of a sampler that goes on where this one stands
 
  private:
   SamplerConfig config_;

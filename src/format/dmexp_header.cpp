@@ -81,9 +81,9 @@ class Keys {
 
  private:
   Value take(const std::string& key) {
-    const auto node = table_->extract(key);
+    auto node = table_->extract(key);
     if (node.empty()) refuse(where_, fmt::format("{} has no `{}`", owner_, key));
-    return node.mapped();
+    return std::move(node.mapped());
   }
 
   config::Table* table_;

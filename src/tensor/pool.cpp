@@ -48,8 +48,8 @@ class Pool {
     }
     const std::lock_guard lock(mutex_);
     if (block == nullptr) {
-      throw base::Error("out of memory: no block of " + std::to_string(size) + " bytes beside the " + std::to_string(use_.live_bytes) +
-                        " bytes of live tensors; use a smaller batch or sequence");
+      throw base::OutOfMemory("out of memory: no block of " + std::to_string(size) + " bytes beside the " +
+                              std::to_string(use_.live_bytes) + " bytes of live tensors; use a smaller batch or sequence");
     }
     count_live(size);
     return block;

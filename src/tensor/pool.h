@@ -13,7 +13,7 @@ namespace dormouse::tensor {
 std::size_t block_size(std::size_t bytes);
 
 // A 64-byte-aligned block of at least `bytes`, contents undefined; goes back to the pool with its last owner. Thread-safe.
-// base::Error when the system has no memory left even after the cached blocks were returned to it.
+// base::OutOfMemory when the system has no memory left even after the cached blocks were returned to it.
 std::shared_ptr<std::byte> take_block(std::size_t bytes);
 
 }  // namespace dormouse::tensor

@@ -44,7 +44,8 @@ float* kda_scratch(std::size_t floats) {
 }
 
 void kda_out_of_memory(std::size_t floats) {
-  throw base::Error("kda: no memory for " + std::to_string(floats * sizeof(float)) + " bytes of scratch per thread; use fewer threads");
+  throw base::OutOfMemory("kda: no memory for " + std::to_string(floats * sizeof(float)) +
+                          " bytes of scratch per thread; use fewer threads");
 }
 
 void count_pairwise_chunks(std::uint64_t chunks) {

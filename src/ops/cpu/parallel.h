@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/threads.h"
 #include "ops/cpu/team.h"
 
 namespace dormouse::ops::cpu {
@@ -28,15 +29,20 @@ inline bool worth_threads(std::int64_t elements) {
   return elements >= (Team::current() != nullptr ? kSerialElementsAwake : kSerialElements) && team_size() > 1;
 }
 
-// body(id, threads) on every thread.
+// body(id, threads) on every thread, with the arithmetic of the calling one.
 template <class Body>
 void on_team(const Body& body) {
   if (Team* team = Team::current()) {
     team->run([](const void* data, int id, int size) noexcept { (*static_cast<const Body*>(data))(id, size); }, &body);
     return;
   }
+  const unsigned control = base::arithmetic();
+  const base::Arithmetic plain(base::kPlainArithmetic);  // what workers that are started here begin with, and keep for other regions
 #pragma omp parallel
-  body(omp_get_thread_num(), omp_get_num_threads());
+  {
+    const base::Arithmetic same(control);
+    body(omp_get_thread_num(), omp_get_num_threads());
+  }
 }
 
 // body(begin, end) over [0, n), one contiguous range per thread, cut at multiples of `grain`; `elements` is the size of the

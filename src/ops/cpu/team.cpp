@@ -8,6 +8,8 @@
 #include <exception>
 #include <utility>
 
+#include "base/threads.h"
+
 namespace dormouse::ops::cpu {
 namespace {
 
@@ -97,8 +99,11 @@ double Team::awake(const std::function<void()>& body) {
   }
   std::exception_ptr thrown;
   Team team(omp_get_max_threads());
+  const unsigned control = base::arithmetic();
+  const base::Arithmetic plain(base::kPlainArithmetic);  // as in on_team()
 #pragma omp parallel
   {
+    const base::Arithmetic same(control);
     if (omp_get_thread_num() == 0) {
       team.size_ = omp_get_num_threads();
       team_of_thread = &team;
