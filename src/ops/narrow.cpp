@@ -11,7 +11,6 @@
 namespace dormouse::ops {
 namespace {
 
-
 std::int64_t padded(std::int64_t k, std::int64_t group) { return (k + group - 1) / group * group; }
 
 std::size_t at(std::int64_t i, std::int64_t j, std::int64_t k, std::int64_t n, Stored stored) {
