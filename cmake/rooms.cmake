@@ -66,6 +66,9 @@ if(cli_sources)
   # Objects: the tests link them a second time, with faults around them.
   add_library(cli OBJECT ${cli_sources})
   target_link_libraries(cli PUBLIC room_train CLI11::CLI11)
+  # Nothing here computes, and every source compiles CLI11 anew: a third of the time with its header prepared and without the optimiser.
+  target_compile_options(cli PRIVATE -O0)
+  target_precompile_headers(cli PRIVATE <CLI/CLI.hpp>)
   add_executable(dormouse)
   target_link_libraries(dormouse PRIVATE cli)
 endif()
