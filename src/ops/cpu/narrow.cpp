@@ -258,7 +258,11 @@ std::uint64_t ReadBytes(const std::byte* from, std::size_t size) {
     e = hn::Xor(e, hn::LoadU(d, words + i + 3 * lanes));
   }
   for (; i < count; i += lanes) a = hn::Xor(a, hn::LoadU(d, words + i));
-  return hn::GetLane(hn::SumOfLanes(d, hn::Xor(hn::Xor(a, b), hn::Xor(c, e))));
+  HWY_ALIGN std::uint64_t all[HWY_LANES(std::uint64_t)];
+  hn::Store(hn::Xor(hn::Xor(a, b), hn::Xor(c, e)), d, all);
+  std::uint64_t sum = 0;
+  for (std::size_t lane = 0; lane < lanes; ++lane) sum ^= all[lane];
+  return sum;
 }
 
 }  // namespace HWY_NAMESPACE
