@@ -4,11 +4,11 @@
 
 #include "api/handles.h"
 #include "api/turn.h"
+#include "decode/sampler.h"
 
 namespace dormouse::api {
 namespace {
 
-constexpr std::size_t kRecent = 64;  // decode::Sampler looks at no more
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 }  // namespace
@@ -25,9 +25,10 @@ void Session::read(std::span<const std::uint8_t> bytes) {
   if (bytes.empty()) return;
   whole = false;
   lanes.read(0, bytes);
-  const auto last = bytes.last(std::min(bytes.size(), kRecent));
+  const auto last = bytes.last(std::min(bytes.size(), decode::kPenaltyWindow));
   recent.insert(recent.end(), last.begin(), last.end());
-  if (recent.size() > kRecent) recent.erase(recent.begin(), recent.end() - static_cast<std::ptrdiff_t>(kRecent));
+  if (recent.size() > decode::kPenaltyWindow)
+    recent.erase(recent.begin(), recent.end() - static_cast<std::ptrdiff_t>(decode::kPenaltyWindow));
   whole = true;
 }
 

@@ -19,11 +19,6 @@ constexpr std::size_t kMostLanes = 16;
 
 static_assert(std::endian::native == std::endian::little, "checksums are of little-endian values");
 
-template <class T>
-std::uint32_t crc_of(std::span<const T> values, std::uint32_t crc) {
-  return base::crc32({reinterpret_cast<const std::uint8_t*>(values.data()), values.size_bytes()}, crc);
-}
-
 [[noreturn]] void refuse_logits() {
   throw base::Error(
       "the model's logits are not finite, so it cannot code this text; its weights are out of range: train or export it anew");
@@ -37,7 +32,7 @@ Identity identify(const network::Weights& weights, std::uint32_t crc) {
     const auto byte = static_cast<std::uint8_t>(i * 167 + 13);  // every byte once: 167 is odd
     lane.step({&byte, 1});
     if (!quantise(lane.logits(0), counts)) refuse_logits();
-    out.probe_crc = crc_of(std::span<const std::uint32_t>(counts), out.probe_crc);
+    out.probe_crc = base::crc32({reinterpret_cast<const std::uint8_t*>(counts.data()), sizeof counts}, out.probe_crc);
   }
   return out;
 }

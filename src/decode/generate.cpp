@@ -18,14 +18,14 @@ GenerateStats generate(Lanes& lanes, std::size_t lane, Sampler& sampler, std::sp
   lanes.restart(lane);
   lanes.read(lane, text);
   stats.prompt_seconds = seconds_since(start);
-  constexpr std::size_t kRemembered = 64;  // for the repeat penalty
   start = Clock::now();
   while (bytes < 0 || stats.written_bytes < bytes) {
     const std::uint8_t byte = sampler.next(lanes.logits(lane), text);
     ++stats.written_bytes;
     if (!put(byte)) break;
     text.push_back(byte);
-    if (text.size() > 2 * kRemembered) text = std::vector<std::uint8_t>(text.end() - static_cast<std::ptrdiff_t>(kRemembered), text.end());
+    if (text.size() > 2 * kPenaltyWindow)
+      text = std::vector<std::uint8_t>(text.end() - static_cast<std::ptrdiff_t>(kPenaltyWindow), text.end());
     if (bytes < 0 || stats.written_bytes < bytes) lanes.read(lane, std::span(&byte, 1));
   }
   stats.write_seconds = seconds_since(start);

@@ -12,7 +12,6 @@ namespace dormouse::decode {
 namespace {
 
 constexpr std::size_t kClasses = 256;
-constexpr std::size_t kPenaltyWindow = 64;
 
 void penalize(std::array<double, kClasses>& logits, std::span<const std::uint8_t> recent, double penalty) {
   std::array<bool, kClasses> seen{};

@@ -1,6 +1,7 @@
 // From logits to one byte: temperature, top-k, top-p, min-p, repeat penalty.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -8,12 +9,14 @@
 
 namespace dormouse::decode {
 
+inline constexpr std::size_t kPenaltyWindow = 64;  // bytes that the repeat penalty looks back on
+
 struct SamplerConfig {
   double temperature = 0.8;   // 0: the most likely byte, lowest value on ties
   std::int64_t top_k = 0;     // 0: off; keep the k most likely
   double top_p = 1;           // keep the smallest set of most likely bytes whose probabilities reach top_p
   double min_p = 0;           // drop bytes below min_p times the largest probability
-  double repeat_penalty = 1;  // logits of bytes among the last 64 are divided (positive) or multiplied (negative) by it
+  double repeat_penalty = 1;  // logits of bytes among the last kPenaltyWindow are divided (positive) or multiplied (negative) by it
 };
 
 // base::UsageError naming the flag when a value is out of range.

@@ -49,30 +49,30 @@ void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertWeig
   const auto count = static_cast<std::int64_t>(experts.size());
   const auto buffer = [&](std::int64_t columns) { return scratch.take(count * rows * columns); };
   float *middle = buffer(up_rank), *hidden = buffer(f), *read = buffer(down_rank), *written = buffer(d);
+  using Part = SpectralWeights ExpertWeights::*;
   // Expert e: to[e] = x[e] W_e; every expert the same x when x_columns is 0.
-  const auto product = [&](auto weight, const float* x, std::int64_t x_columns, float* to, std::int64_t columns) {
+  const auto product = [&](Part part, ops::NarrowMatrix SpectralWeights::*factor, const float* x, std::int64_t x_columns, float* to,
+                           std::int64_t columns) {
     std::vector<ops::Product<float>> list;
     for (std::int64_t e = 0; e < count; ++e)
-      list.push_back({&weight(experts[static_cast<std::size_t>(e)]), x + e * rows * x_columns, to + e * rows * columns});
+      list.push_back({&(experts[static_cast<std::size_t>(e)].*part.*factor), x + e * rows * x_columns, to + e * rows * columns});
     table.products(rows, list, ops::Sweep::forward);
   };
   // Times the scales s, and where there are gates the share of the expert.
-  const auto scale = [&](auto weight, float* x, std::int64_t columns, const float* share) {
+  const auto scale = [&](Part part, float* x, std::int64_t columns, const float* share) {
     for (std::int64_t e = 0; e < count; ++e) {
       float* of_expert = x + e * rows * columns;
       table.scale_columns({.rows = rows, .k = columns, .p_stride = gate_width}, of_expert,
-                          weight(experts[static_cast<std::size_t>(e)]).s.data(), share == nullptr ? nullptr : share + e, of_expert);
+                          (experts[static_cast<std::size_t>(e)].*part).s.data(), share == nullptr ? nullptr : share + e, of_expert);
     }
   };
-  const auto up = [](const ExpertWeights& w) -> const SpectralWeights& { return w.up; };
-  const auto down = [](const ExpertWeights& w) -> const SpectralWeights& { return w.down; };
-  product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.up.u; }, z, 0, middle, up_rank);
-  scale(up, middle, up_rank, nullptr);
-  product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.up.v; }, middle, up_rank, hidden, f);
+  product(&ExpertWeights::up, &SpectralWeights::u, z, 0, middle, up_rank);
+  scale(&ExpertWeights::up, middle, up_rank, nullptr);
+  product(&ExpertWeights::up, &SpectralWeights::v, middle, up_rank, hidden, f);
   table.silu(count * rows * f, hidden, hidden);
-  product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.down.u; }, hidden, f, read, down_rank);
-  scale(down, read, down_rank, gates + 3);
-  product([](const ExpertWeights& w) -> const ops::NarrowMatrix& { return w.down.v; }, read, down_rank, written, d);
+  product(&ExpertWeights::down, &SpectralWeights::u, hidden, f, read, down_rank);
+  scale(&ExpertWeights::down, read, down_rank, gates + 3);
+  product(&ExpertWeights::down, &SpectralWeights::v, read, down_rank, written, d);
   std::copy_n(written, rows * d, y);
   for (std::int64_t e = 1; e < count; ++e) table.axpy(rows * d, 1.0F, written + e * rows * d, y);
 }

@@ -10,19 +10,11 @@
 namespace dormouse::decode {
 namespace {
 
-using network::testing::perturb;
 using network::testing::random_bytes;
-using network::testing::small_config;
+using network::testing::SmallModel;
 
-struct Fixture {
-  network::ModelConfig config = small_config();
-  network::Parameters parameters;
-  network::Weights weights;
-  Fixture() {
-    parameters = network::make_parameters(config, 3);
-    perturb(parameters, config, 4);
-    weights = network::read_weights(parameters, config);
-  }
+struct Fixture : SmallModel {
+  network::Weights weights = network::read_weights(parameters, config);
 };
 
 TEST(Generate, WritesExactlyTheBytesAskedForAndTheSameForTheSameSeed) {

@@ -16,16 +16,10 @@ namespace {
 
 using network::testing::perturb;
 using network::testing::random_bytes;
-using network::testing::small_config;
+using network::testing::SmallModel;
 
-struct Fixture {
-  network::ModelConfig config = small_config();
-  network::Parameters parameters;
-  Fixture() {
-    config.max_seq_len = 16;
-    parameters = network::make_parameters(config, 3);
-    perturb(parameters, config, 4);
-  }
+struct Fixture : SmallModel {
+  Fixture() : SmallModel(16) {}
   network::Weights weights() { return network::read_weights(parameters, config); }
 };
 

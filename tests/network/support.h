@@ -52,4 +52,15 @@ inline void perturb(Parameters& p, const ModelConfig& c, std::uint64_t seed, dou
   });
 }
 
+// A small model without a symmetry.
+struct SmallModel {
+  ModelConfig config = small_config();
+  Parameters parameters;
+  explicit SmallModel(std::int64_t max_seq_len = small_config().max_seq_len) {
+    config.max_seq_len = max_seq_len;
+    parameters = make_parameters(config, 3);
+    perturb(parameters, config, 4);
+  }
+};
+
 }  // namespace dormouse::network::testing

@@ -1,8 +1,10 @@
 #include "network/dormouse/weights.h"
 
+#include <bit>
 #include <map>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "config/toml.h"
 
@@ -30,8 +32,8 @@ Weights read(const ModelConfig& config, const layer::WeightSource& source) {
 }
 
 std::uint32_t checksum(const ModelConfig& config, const layer::WeightSource& source) {
-  const std::string text = config::write_table(config);
-  std::uint32_t crc = base::crc32({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  static_assert(std::endian::native == std::endian::little, "checksums are of little-endian values");
+  std::uint32_t crc = base::crc32(base::bytes_of(config::write_table(config)));
   Parameters shapes = declare_shapes(config);
   for_each(shapes, config, [&](Parameter& p) {
     const std::vector<float> values = layer::vector(source, p.name);

@@ -373,11 +373,11 @@ void products(std::int64_t rows, std::span<const Product<float>> list, Sweep swe
       }
     });
   };
-  if (team_size() == 1 || total < kSerialProducts) {
+  if (total < kSerialProducts) {
     share(0, 1);
-    return;
+  } else {
+    on_team(share);
   }
-  on_team(share);
 }
 
 }  // namespace cpu
@@ -392,11 +392,7 @@ std::uint64_t read_through(std::span<const NarrowMatrix* const> matrices) {
           sum ^= kernel(matrices[i]->strip(first), static_cast<std::size_t>(last - first) * matrices[i]->strip_bytes());
         });
   };
-  if (cpu::team_size() == 1) {
-    share(0, 1);
-  } else {
-    cpu::on_team(share);
-  }
+  cpu::on_team(share);
   return sum;
 }
 

@@ -32,6 +32,10 @@ inline bool worth_threads(std::int64_t elements) {
 // body(id, threads) on every thread, with the arithmetic of the calling one.
 template <class Body>
 void on_team(const Body& body) {
+  if (team_size() == 1) {
+    body(0, 1);
+    return;
+  }
   if (Team* team = Team::current()) {
     team->run([](const void* data, int id, int size) noexcept { (*static_cast<const Body*>(data))(id, size); }, &body);
     return;
