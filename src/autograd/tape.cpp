@@ -78,12 +78,12 @@ Var Tape::parameter(Parameter& parameter) {
 }
 
 void Tape::push(std::function<void()> backward) {
-  if (record_) backward_.push_back(std::move(backward));
+  if (record_) backward_.push_back({stage_, std::move(backward)});
 }
 
 void Tape::push(const Var& output, std::function<void(const Tensor& dy)> backward) {
   if (!record_ || !output.wants_grad()) return;
-  backward_.emplace_back([slot = output.gradient_.slot_, run = std::move(backward)] {
+  push([slot = output.gradient_.slot_, run = std::move(backward)] {
     if (!slot->written) return;
     run(slot->tensor);
     slot->tensor = Tensor();
@@ -94,7 +94,8 @@ void Tape::push(const Var& output, std::function<void(const Tensor& dy)> backwar
 void Tape::backward(const Var& loss, double scale) {
   if (!loss.wants_grad()) throw base::Error("backward from a value that depends on no parameter of this tape");
   if (loss.value().size() != 1) throw base::Error("backward starts from one number, not from " + loss.shape().text());
-  std::vector<std::function<void()>> closures = std::move(backward_);
+  if (stages_ != nullptr) enter(0);
+  std::vector<Closure> closures = std::move(backward_);
   backward_.clear();
   parameters_.clear();
   const Tensor& start = loss.grad();
@@ -104,9 +105,42 @@ void Tape::backward(const Var& loss, double scale) {
     *start.data<float>() = static_cast<float>(scale);
   }
   while (!closures.empty()) {
-    closures.back()();
+    const std::size_t stage = closures.back().stage;
+    closures.back().run();
     closures.pop_back();
+    if (stages_ == nullptr) continue;
+    const auto now = base::Clock::now();
+    (*stages_)[stage].backward += std::chrono::duration<double>(now - since_).count();
+    since_ = now;
   }
+}
+
+void Tape::measure(std::vector<StageSeconds>& stages) {
+  if (stages.empty()) stages.push_back({});
+  stages_ = &stages;
+  since_ = base::Clock::now();
+}
+
+std::size_t Tape::enter(std::size_t stage) {
+  const auto now = base::Clock::now();
+  (*stages_)[stage_].forward += std::chrono::duration<double>(now - since_).count();
+  since_ = now;
+  return std::exchange(stage_, stage);
+}
+
+std::size_t Tape::stage_called(std::string_view name) {
+  std::size_t at = 1;
+  while (at < stages_->size() && (*stages_)[at].name != name) ++at;
+  if (at == stages_->size()) stages_->push_back({.name = name});
+  return at;
+}
+
+Stage::Stage(Tape& tape, std::string_view name) : tape_(tape) {
+  if (tape.stages_ != nullptr) outer_ = tape.enter(tape.stage_called(name));
+}
+
+Stage::~Stage() {
+  if (tape_.stages_ != nullptr) tape_.enter(outer_);
 }
 
 }  // namespace dormouse::autograd

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "ops/ops.h"
 #include "tensor/parameter.h"
 #include "tensor/tensor.h"
@@ -77,6 +79,12 @@ class Var {
   Gradient gradient_;
 };
 
+// Wall time of one part of the network in a pass.
+struct StageSeconds {
+  std::string_view name;
+  double forward = 0, backward = 0;
+};
+
 // One forward pass. Not thread-safe; one per step.
 class Tape {
  public:
@@ -108,16 +116,43 @@ class Tape {
   // then freed. The tape keeps the gradient's place only, not output's value.
   void push(const Var& output, std::function<void(const Tensor& dy)> backward);
 
+  // Adds wall times to `stages` from here on: one entry per name that a Stage gave, and first one for what stood outside of all.
+  void measure(std::vector<StageSeconds>& stages);
+
   // d loss / d everything for a scalar loss; scale = the gradient's start value. Leaves the tape empty, also when
   // an op throws.
   void backward(const Var& loss, double scale = 1.0);
 
  private:
+  friend class Stage;
+  struct Closure {
+    std::size_t stage;
+    std::function<void()> run;
+  };
+  std::size_t enter(std::size_t stage);  // the stage so far
+  std::size_t stage_called(std::string_view name);
+
   bool record_;
   ops::Compute compute_;
   const ops::OpTable<float>* table_ = nullptr;
-  std::vector<std::function<void()>> backward_;
+  std::vector<Closure> backward_;
+  std::vector<StageSeconds>* stages_ = nullptr;  // null: nothing is timed
+  std::size_t stage_ = 0;
+  base::Clock::time_point since_;
   std::unordered_map<const Parameter*, Var> parameters_;
+};
+
+// While it lives, the ops of a measured tape count as the part of the network called `name`, a literal. The innermost one counts.
+class Stage {
+ public:
+  Stage(Tape& tape, std::string_view name);
+  ~Stage();
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+ private:
+  Tape& tape_;
+  std::size_t outer_ = 0;
 };
 
 }  // namespace dormouse::autograd

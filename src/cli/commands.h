@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ops/ops.h"
+#include "train/config.h"
 
 namespace CLI {
 class App;
@@ -43,6 +44,9 @@ void add_speed(CLI::App& app, Context& context);
 
 // The value of a count flag, from `least` to `most`; base::UsageError naming it.
 std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least, std::int64_t most = INT64_MAX);
+
+// "--set key=value" as typed.
+train::Typed typed_set(const std::string& text);
 
 void print(const std::string& text);  // stdout; a broken pipe ends the process quietly
 

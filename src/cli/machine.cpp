@@ -40,6 +40,13 @@ std::int64_t count_flag(const std::string& text, const std::string& flag, std::i
   return value;
 }
 
+train::Typed typed_set(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw base::UsageError(fmt::format("--set {}: write it as key=value", base::escape(text)));
+  return {text.substr(0, equals), text.substr(equals + 1), "--set " + text};
+}
+
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
   if (errno == EPIPE) std::_Exit(128 + SIGPIPE);  // the reader went away, and SIGPIPE is ignored here

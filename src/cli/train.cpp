@@ -89,13 +89,7 @@ train::Request request_of(const CLI::App& command, const Flags& flags, const std
   if (given("--preset")) request.preset = flags.preset;
   if (given("--extend")) request.extend = count_flag(flags.extend, "--extend", 1);
   request.must_be_new = flags.must_be_new;
-  for (const auto& set : flags.set) {
-    const auto equals = set.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw base::UsageError(fmt::format("--set {}: write it as key=value", base::escape(set)));
-    }
-    request.typed.push_back({set.substr(0, equals), set.substr(equals + 1), "--set " + set});
-  }
+  for (const auto& set : flags.set) request.typed.push_back(typed_set(set));
   for (const auto& flag : kKeyFlags) {
     if (!given(flag.names)) continue;
     const auto& text = flags.keys.at(flag.names);

@@ -48,11 +48,15 @@ std::vector<std::uint32_t> engram_touched(std::span<const std::uint32_t> keys, s
 }
 
 EngramRows engram_rows(Tape& tape, EngramParameters& p, const tensor::Tensor& slots) {
+  const autograd::Stage stage(tape, "memory");
   const Var e = gather(tape, slots, tape.parameter(p.table));
   return {matmul(tape, e, tape.parameter(p.key)), matmul(tape, e, tape.parameter(p.value))};
 }
 
-Var engram(Tape& tape, const EngramRows& rows, const Var& u) { return engram_read(tape, rows.key, rows.value, u, kEngramNormEps); }
+Var engram(Tape& tape, const EngramRows& rows, const Var& u) {
+  const autograd::Stage stage(tape, "memory");
+  return engram_read(tape, rows.key, rows.value, u, kEngramNormEps);
+}
 
 EngramWeights read_engram(const WeightSource& source, const std::string& name) {
   return {LookupTable(source, name + ".table"), matrix(source, name + ".key.weight"), matrix(source, name + ".value.weight")};

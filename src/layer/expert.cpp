@@ -26,6 +26,7 @@ void for_each(ExpertParameters& p, const std::function<void(Parameter&)>& visit)
 }
 
 Var experts(Tape& tape, std::vector<ExpertParameters>& experts, const Var& z, const Var& gates) {
+  const autograd::Stage stage(tape, "experts");
   std::vector<Var> middles;
   std::vector<Var> writes;
   for (std::size_t e = 0; e < experts.size(); ++e) {

@@ -53,6 +53,7 @@ void for_each(KdaParameters& p, const std::function<void(Parameter&)>& visit) {
 
 Var kda(Tape& tape, KdaParameters& p, const KdaShape& shape, std::int64_t batch, std::int64_t time, const Var& z,
         const tensor::Tensor& state0, tensor::Tensor* final_state) {
+  const autograd::Stage stage(tape, "attention");
   const std::int64_t hd = shape.head_dim;
   const auto project = [&](Parameter& w) { return matmul(tape, z, tape.parameter(w)); };
   const Var q = silu_head_norm(tape, project(p.q), hd, kKdaUnitEps);
@@ -62,7 +63,11 @@ Var kda(Tape& tape, KdaParameters& p, const KdaShape& shape, std::int64_t batch,
   const Var g = decay(tape, zeta, tape.parameter(p.a_log), tape.parameter(p.decay_bias), kKdaDecayFloor);
   const Var beta = sigmoid(tape, project(p.beta));
   const ops::Kda size{.batch = batch, .time = time, .heads = shape.heads, .head_dim = hd};
-  const Var o = autograd::kda(tape, size, q, k, v, g, beta, state0, final_state);
+  const auto recur = [&] {
+    const autograd::Stage recurrence(tape, "recurrence");
+    return autograd::kda(tape, size, q, k, v, g, beta, state0, final_state);
+  };
+  const Var o = recur();
   const Var gated = gated_head_norm(tape, o, project(p.gate), tape.parameter(p.norm), hd, kKdaOutputNormEps);
   return matmul(tape, gated, tape.parameter(p.out));
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "optim/muon.h"
@@ -160,8 +161,10 @@ StepReport Optimizer::step(double lr, const std::vector<std::uint32_t>* touched_
     }
   }
   if (config_.retract_every > 0 && applied % config_.retract_every == 0) {
+    const auto start = base::Clock::now();
     for (const Slot& slot : slots_)
       if (is_factor(*slot.parameter)) retract(*table_, slot.parameter->value, config_.retract_iters);
+    report.retraction_seconds = base::seconds_since(start);
   }
   return report;
 }

@@ -38,6 +38,7 @@ struct StepReport {
   double grad_norm = 0;             // global norm of all gradients before clipping (rest: see clip_norm)
   double clip_norm = 0;             // norm of the rest group, the clipped one
   std::int64_t zero_gradients = 0;  // muon/qk matrices whose gradient was exactly zero (unchanged)
+  double retraction_seconds = 0;
 };
 
 class Optimizer {

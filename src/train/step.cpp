@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace dormouse::train {
 namespace {
 
@@ -30,12 +32,13 @@ bool Trainer::finite() const {
   return true;
 }
 
-StepResult Trainer::step(const StepData& data, double lr, bool want_stats) {
+StepResult Trainer::step(const StepData& data, double lr, bool want_stats, StepSeconds* seconds) {
   StepResult result;
   for (auto* parameter : list_) parameter->zero_grad();
   const double share = 1.0 / static_cast<double>(data.parts.size());
   for (const auto& part : data.parts) {
     autograd::Tape tape(true, compute_of(config_.train.compute));
+    if (seconds != nullptr) tape.measure(seconds->stages);
     network::LoopInput input;
     input.batch = config_.train.batch;
     input.time = config_.train.seq_len;
@@ -55,7 +58,12 @@ StepResult Trainer::step(const StepData& data, double lr, bool want_stats) {
     result.applied = false;
     return result;
   }
+  const auto start = base::Clock::now();
   result.report = optimizer_.step(lr, config_.model.use_engram ? &data.touched : nullptr);
+  if (seconds != nullptr) {
+    seconds->update += base::seconds_since(start) - result.report.retraction_seconds;
+    seconds->retraction += result.report.retraction_seconds;
+  }
   result.applied = result.report.applied;
   return result;
 }

@@ -19,11 +19,17 @@ struct StepResult {
   std::vector<network::IterationStats> stats;  // of the last part, when wanted
 };
 
+// Where the wall time of a step goes.
+struct StepSeconds {
+  std::vector<autograd::StageSeconds> stages;
+  double update = 0, retraction = 0;  // of the optimizer
+};
+
 // The weights and their optimizer; owns both.
 class Trainer {
  public:
   Trainer(const RunConfig& config, network::Parameters parameters);
-  StepResult step(const StepData& data, double lr, bool want_stats);
+  StepResult step(const StepData& data, double lr, bool want_stats, StepSeconds* seconds = nullptr);
 
   bool finite() const;  // every weight is a finite number
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# speed and generate --stats: what they print adds up.
+# speed, its fingerprint, and generate --stats: what they print adds up.
 . "$(dirname "$0")/support.sh"
 expect 0 'done:' train --config small.toml -t 1 --data text.txt --run runs/a --steps 4
 expect 0 'limit of this machine' --help
@@ -11,6 +11,14 @@ awk 'BEGIN { RS = "," } /"one_bytes_per_second"/ { split($0, a, ":"); one = a[2]
   END { exit !(one > 0 && limit > 0 && share > one / limit * 0.999 && share < one / limit * 1.001) }' out.txt ||
   fail "share_of_limit is not one over limit: $(cat out.txt)"
 expect 0 'preset tiny \(f32, untrained\)' speed --preset tiny --repeats 1
+expect 0 'attention .*experts .*update .*retraction .*of the limit: one large product' speed --preset tiny --train --repeats 1 --batch 1 --seq-len 32 -t 1
+expect 0 'runs/a, 2 rows of ' speed runs/a --train --repeats 1 --batch 2 -t 1
+expect 0 '"attention_forward_ms":[0-9.]+.*"step_ms":[0-9.]+.*"share_of_limit":[0-9.]+' \
+  speed --preset tiny --train --repeats 2 --batch 2 --seq-len 17 --set n_experts=3 --json
+expect 0 'avx512|avx2|sse4|ssse3|scalar' speed --fingerprint -t 1
+expect 0 '"training":"[0-9a-f]{16}","decoding":"[0-9a-f]{16}"' speed --fingerprint -t 2 --json
+expect 2 'error: --set, .*add --train' speed runs/a --set n_experts=3
+expect 2 'error: .*--seq-len' speed --preset tiny --train --seq-len 100000
 expect 2 'error: speed takes a MODEL' speed
 expect 2 'error: speed takes a MODEL' speed runs/a --preset tiny
 expect 2 'error: .*--batch' speed runs/a --batch 0

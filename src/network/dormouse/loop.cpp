@@ -9,6 +9,7 @@
 namespace dormouse::network {
 
 using autograd::Precision;
+using autograd::Stage;
 using autograd::Tape;
 using autograd::Var;
 using tensor::Dtype;
@@ -18,7 +19,18 @@ namespace {
 
 // The head's middle [N,k] of a readout [N,d]; logits = middle V^T. Always f32.
 Var head_middle(Tape& tape, const ModelConfig& config, Parameters& p, const Var& readout) {
+  const Stage stage(tape, "head");
   return layer::spectral_middle(tape, p.head, rms_norm(tape, readout, tape.parameter(p.final_norm), config.norm_eps), Precision::f32);
+}
+
+Var nats(Tape& tape, Parameters& p, const Var& middle, const Tensor& target) {
+  const Stage stage(tape, "head");
+  return cross_entropy(tape, middle, tape.parameter(p.head.v), target);
+}
+
+Var readout(Tape& tape, Parameters& p, const Var& h) {
+  const Stage stage(tape, "readout");
+  return layer::spectral(tape, p.readout, h);
 }
 
 Tensor as_index(std::span<const std::uint8_t> bytes) {
@@ -74,17 +86,17 @@ LoopOutput loop(Tape& tape, const ModelConfig& config, Parameters& p, const Loop
     const Var ffn = layer::experts(tape, p.experts, z, gate);
 
     h = residual(tape, u, tape.parameter(p.residual_scale), gate, attention, memory, dense, ffn);
-    readouts.push_back(layer::spectral(tape, p.readout, h));
+    readouts.push_back(readout(tape, p, h));
     if (options.want_stats) out.stats.push_back(iteration_stats(config, u.value(), gate.value()));
     if (target.defined()) {
-      out.nats.push_back(cross_entropy(tape, head_middle(tape, config, p, readouts.back()), tape.parameter(p.head.v), target));
+      out.nats.push_back(nats(tape, p, head_middle(tape, config, p, readouts.back()), target));
     }
   }
 
   const Var middle = head_middle(tape, config, p, mean_of(tape, readouts));
   if (options.want_logits) out.logits = matmul_transposed(tape, middle, tape.parameter(p.head.v), Precision::f32).value();
   if (target.defined()) {
-    out.final_nats = cross_entropy(tape, middle, tape.parameter(p.head.v), target);
+    out.final_nats = nats(tape, p, middle, target);
     std::vector<Var> terms = out.nats;
     std::vector<double> weights(terms.size(), 1.0 / static_cast<double>(depth));
     terms.push_back(out.final_nats);

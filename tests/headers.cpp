@@ -1,0 +1,1 @@
+// The headers that every test uses, prepared once (CMakeLists.txt beside this).
