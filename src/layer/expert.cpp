@@ -16,7 +16,8 @@ void draw_expert(ExpertParameters& p, const std::string& scale_init, std::uint64
   for (SpectralParameters* part : {&p.up, &p.down}) {
     const auto out = static_cast<double>(part->v.value.dim(0));
     const auto k = static_cast<double>(part->v.value.dim(1));
-    draw_spectral(*part, seed, scale_init == "unit" ? std::sqrt(out / k) : 1.0);
+    const bool silent = scale_init == "silent" && part == &p.down;
+    draw_spectral(*part, seed, silent ? 0.0 : scale_init == "one" ? 1.0 : std::sqrt(out / k));
   }
 }
 

@@ -16,7 +16,8 @@ struct ExpertParameters {
 };
 
 ExpertParameters declare_expert(const std::string& name, std::int64_t d, std::int64_t f, std::int64_t rank);
-// scale_init "one": s = 1; "unit": s = sqrt(out/k), so that an input of unit rms gives an output of about unit rms.
+// scale_init "one": s = 1; "unit": s = sqrt(out/k), so that an input of unit rms gives an output of about unit rms; "silent": "unit" for
+// the hidden layer and s = 0 for what the expert writes, so that it starts without noise that the gate learns to shut out.
 void draw_expert(ExpertParameters& p, const std::string& scale_init, std::uint64_t seed);
 void for_each(ExpertParameters& p, const std::function<void(Parameter&)>& visit);
 

@@ -41,6 +41,28 @@ void scaled(const OpTable<float>& table, double alpha, const Tensor& x, const Te
   table.axpy(x.size(), static_cast<float>(alpha), x.data<float>(), y.data<float>());
 }
 
+constexpr std::int64_t kSymmetricBlock = 128;  // rows of one product below; a matrix no larger is one product
+
+// The product of `shape` where it is known to be symmetric, [k,k]: row blocks from the diagonal on, and their mirror image below it.
+void symmetric_product(const OpTable<float>& table, const Gemm& shape, const float* a, const float* b, float* c) {
+  const std::int64_t k = shape.m;
+  for (std::int64_t first = 0; first < k; first += kSymmetricBlock) {
+    Gemm rows = shape;
+    rows.m = std::min(kSymmetricBlock, k - first);
+    rows.n = k - first;
+    table.gemm(rows, a + first * (shape.transpose_a ? 1 : shape.lda), b + first * (shape.transpose_b ? shape.ldb : 1),
+               c + first * shape.ldc + first);
+  }
+  for (std::int64_t first = kSymmetricBlock; first < k; first += kSymmetricBlock) {
+    for (std::int64_t above = 0; above < first; above += kSymmetricBlock) {
+      for (std::int64_t row = first; row < std::min(first + kSymmetricBlock, k); ++row) {
+        for (std::int64_t column = above; column < above + kSymmetricBlock; ++column)
+          c[row * shape.ldc + column] = c[column * shape.ldc + row];
+      }
+    }
+  }
+}
+
 // One matrix under iteration: the current value and a second buffer of its size, P and the two k x k buffers of the polynomial.
 class Iteration {
  public:
@@ -70,7 +92,7 @@ class Iteration {
                      .ldc = side_,
                      .transpose_a = !wide_,
                      .transpose_b = wide_};
-    table_.gemm(shape, x.data<float>(), x.data<float>(), gram_.data<float>());
+    symmetric_product(table_, shape, x.data<float>(), x.data<float>(), gram_.data<float>());
     return gram_;
   }
 
@@ -81,7 +103,7 @@ class Iteration {
     table_.axpy(inner_.size(), p.c, gram_.data<float>(), inner_.data<float>());
     scaled(table_, p.a, identity_, factor_);
     const Gemm square{.m = side_, .n = side_, .k = side_, .lda = side_, .ldb = side_, .ldc = side_, .accumulate = true};
-    table_.gemm(square, gram_.data<float>(), inner_.data<float>(), factor_.data<float>());
+    symmetric_product(table_, square, gram_.data<float>(), inner_.data<float>(), factor_.data<float>());  // both are polynomials of P
     const Gemm product{.m = rows_, .n = cols_, .k = side_, .lda = wide_ ? side_ : cols_, .ldb = wide_ ? cols_ : side_, .ldc = cols_};
     const Tensor& left = wide_ ? factor_ : value_;
     const Tensor& right = wide_ ? value_ : factor_;

@@ -49,7 +49,10 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
   visit(Field{.name = "d_ffn", .doc = "hidden width of an expert", .min = 1, .max = 1048576}, c.d_ffn);
   visit(Field{.name = "rank", .doc = "rank of the spectral factors", .min = 1, .max = 65536}, c.rank);
   visit(Field{.name = "n_experts", .doc = "experts blended by the controller", .min = 1, .max = 4096}, c.n_experts);
-  visit(Field{.name = "expert_init", .doc = "initial scales of the experts: 1, or sqrt(out/rank)", .choices = "one|unit", .before = "one"},
+  visit(Field{.name = "expert_init",
+              .doc = "initial scales of the experts: 1, sqrt(out/rank), or that and 0 where they write",
+              .choices = "one|unit|silent",
+              .before = "one"},
         c.expert_init);
   visit(Field{.name = "max_iter", .doc = "loop iterations T: the depth", .min = 1, .max = 256}, c.max_iter);
   visit(Field{.name = "max_seq_len", .doc = "longest training row in bytes", .min = 1, .max = 1048576}, c.max_seq_len);
