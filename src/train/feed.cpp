@@ -25,6 +25,12 @@ MicroBatch make_micro_batch(const data::Batch& batch, const network::ModelConfig
   return part;
 }
 
+std::vector<std::uint32_t> touched_rows(const std::vector<MicroBatch>& parts, std::int64_t engram_rows) {
+  std::vector<std::uint32_t> keys;
+  for (const auto& part : parts) keys.insert(keys.end(), part.keys.begin(), part.keys.end());
+  return layer::engram_touched(keys, engram_rows);
+}
+
 Feed::Feed(data::ByteStream& stream, const network::ModelConfig& model, std::int64_t accum)
     : stream_(stream), model_(model), accum_(accum) {
   ahead_ = std::async(std::launch::async, [this] { return read(); });
@@ -42,12 +48,8 @@ StepData Feed::next() {
 
 StepData Feed::read() {
   StepData data;
-  std::vector<std::uint32_t> keys;
-  for (std::int64_t k = 0; k < accum_; ++k) {
-    data.parts.push_back(make_micro_batch(stream_.next(), model_));
-    keys.insert(keys.end(), data.parts.back().keys.begin(), data.parts.back().keys.end());
-  }
-  if (model_.use_engram) data.touched = layer::engram_touched(keys, model_.engram_rows);
+  for (std::int64_t k = 0; k < accum_; ++k) data.parts.push_back(make_micro_batch(stream_.next(), model_));
+  if (model_.use_engram) data.touched = touched_rows(data.parts, model_.engram_rows);
   data.after = stream_.position();
   return data;
 }

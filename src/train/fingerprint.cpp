@@ -6,7 +6,6 @@
 #include "base/hash.h"
 #include "base/threads.h"
 #include "decode/lanes.h"
-#include "layer/engram.h"
 #include "network/dormouse/weights.h"
 #include "ops/cpu_level.h"
 #include "train/step.h"
@@ -47,7 +46,7 @@ StepData step_data(const RunConfig& config) {
   batch.bytes = some_text(static_cast<std::size_t>(batch.rows * (batch.seq_len + 1)));
   StepData data;
   data.parts.push_back(make_micro_batch(batch, config.model));
-  data.touched = layer::engram_touched(data.parts.front().keys, config.model.engram_rows);
+  data.touched = touched_rows(data.parts, config.model.engram_rows);
   return data;
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "layer/engram.h"
 #include "network/dormouse/flops.h"
 #include "train/step.h"
 
@@ -30,12 +29,9 @@ data::Batch made_up_batch(const TrainConfig& train, base::SplitMix64& random) {
 
 StepData make_step(const RunConfig& config, base::SplitMix64& random) {
   StepData data;
-  std::vector<std::uint32_t> keys;
-  for (std::int64_t i = 0; i < config.train.accum; ++i) {
+  for (std::int64_t i = 0; i < config.train.accum; ++i)
     data.parts.push_back(make_micro_batch(made_up_batch(config.train, random), config.model));
-    keys.insert(keys.end(), data.parts.back().keys.begin(), data.parts.back().keys.end());
-  }
-  if (config.model.use_engram) data.touched = layer::engram_touched(keys, config.model.engram_rows);
+  if (config.model.use_engram) data.touched = touched_rows(data.parts, config.model.engram_rows);
   return data;
 }
 
