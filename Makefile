@@ -3,6 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 DEMO_TIME ?= 1m
+PYTHON ?= python3
 
 # A build tree keeps the generator it was made with; a new one takes ninja when there is one.
 export JOBS
@@ -15,9 +16,10 @@ help:
 	@echo 'make install   into PREFIX (/usr/local), below DESTDIR when set'
 	@echo 'make check     layout, include edges, then the fast tests under ASan and UBSan in build-asan'
 	@echo 'make results   RUNS="runs/a runs/b" DATA=TEXT: measures exports of these runs anew for docs/results.md'
+	@echo 'make bench-peers  times the training step beside the same network in PyTorch (PYTHON, a Python that has it), in turns'
 	@echo 'make format    lay out every source with clang-format 14'
 	@echo 'make clean     remove build and build-asan (with the runs of make demo)'
-	@echo 'variables:     CXX, JOBS ($(JOBS)), PREFIX, DESTDIR, DEMO_TIME ($(DEMO_TIME))'
+	@echo 'variables:     CXX, JOBS ($(JOBS)), PREFIX, DESTDIR, DEMO_TIME ($(DEMO_TIME)), PYTHON ($(PYTHON))'
 
 demo: build
 	tools/demo build/dormouse build/demo $(DEMO_TIME)
@@ -54,10 +56,13 @@ results:
 	build/bench_exports $(RUNS) --data '$(DATA)' >build/exports.md
 	bench/section docs/results.md exports <build/exports.md
 
+bench-peers: build
+	bench/peers/run --dormouse build/dormouse --python '$(PYTHON)'
+
 format:
 	tools/format
 
 clean:
 	cmake -E rm -rf build build-asan
 
-.PHONY: help demo build test install check results format clean
+.PHONY: help demo build test install check results bench-peers format clean
