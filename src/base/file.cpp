@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "base/bytes.h"
@@ -240,22 +241,39 @@ void sync_directory(const std::filesystem::path& path) {
   if (result != 0 && error != EINVAL && error != EROFS) fail("flush the directory", directory, error);  // EINVAL: not offered there
 }
 
+// Removes a temporary unless it got its final name; the list of those alive is for remove_temporaries.
 class TemporaryGuard {
  public:
-  explicit TemporaryGuard(const std::filesystem::path& path) : path_(path) {}
+  explicit TemporaryGuard(const std::filesystem::path& path) : path_(path) {
+    const std::scoped_lock lock(mutex);
+    next_ = std::exchange(first, this);
+  }
   TemporaryGuard(const TemporaryGuard&) = delete;
   TemporaryGuard& operator=(const TemporaryGuard&) = delete;
   ~TemporaryGuard() {
+    const std::scoped_lock lock(mutex);
+    TemporaryGuard** at = &first;
+    while (*at != this) at = &(*at)->next_;
+    *at = next_;
     if (armed_) ::unlink(path_.c_str());
   }
   void release() { armed_ = false; }
+  static void remove_all() {
+    const std::scoped_lock lock(mutex);
+    for (const TemporaryGuard* guard = first; guard != nullptr; guard = guard->next_) ::unlink(guard->path_.c_str());
+  }
 
  private:
+  static inline std::mutex mutex;
+  static inline TemporaryGuard* first = nullptr;
   const std::filesystem::path& path_;
   bool armed_ = true;
+  TemporaryGuard* next_ = nullptr;
 };
 
 }  // namespace
+
+void remove_temporaries() { TemporaryGuard::remove_all(); }
 
 bool is_temporary_of(std::string_view name, std::string_view base) {
   if (!name.starts_with(base) || !name.substr(base.size()).starts_with(kTemporary)) return false;

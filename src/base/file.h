@@ -47,6 +47,9 @@ void for_chunks(const File& file, std::uint64_t at, std::uint64_t bytes,
 // `name` is what a killed writer of the file `base` leaves behind: "<base>.tmp.<digits>".
 bool is_temporary_of(std::string_view name, std::string_view base);
 
+// Unlinks the temporaries that are being written: before a signal ends the process.
+void remove_temporaries();
+
 // Writes through `write` into "<path>.tmp.<pid>", fsyncs, renames over `path`, fsyncs the directory. On a failure the temporary is
 // removed and `path` is untouched, except when only the last fsync failed: `path` is the new file then, and a power cut may undo that.
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(File&)>& write);

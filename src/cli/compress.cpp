@@ -20,6 +20,7 @@
 #include "format/kind.h"
 #include "network/dormouse/weights.h"
 #include "report/metrics.h"
+#include "train/signals.h"
 
 namespace dormouse::cli {
 namespace {
@@ -138,6 +139,7 @@ void report_stats(const Flags& flags, const std::string& from, const decode::Com
 }
 
 int compress(const Flags& flags) {
+  train::watch_signals();
   decode::CompressOptions options;
   if (!flags.block.empty()) options.block = static_cast<std::uint32_t>(base::parse_count(flags.block, "--block", decode::kLargestBlock));
   if (options.block == 0) throw base::UsageError("--block 0: must be at least 1");
@@ -155,6 +157,7 @@ int compress(const Flags& flags) {
 }
 
 int decompress(const Flags& flags) {
+  train::watch_signals();
   Input in(flags.in, "a file that dormouse compress wrote");
   const auto read = [&](std::span<std::uint8_t> out) { return in.read(out); };
   std::optional<std::uint64_t> size;

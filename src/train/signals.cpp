@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <thread>
 
+#include "base/file.h"
+
 namespace dormouse::train {
 namespace {
 
@@ -19,7 +21,9 @@ void watch(sigset_t signals) {
     int signal = 0;
     if (sigwait(&signals, &signal) != 0) continue;
     int none = 0;
-    if (!orderly || !received.compare_exchange_strong(none, signal)) _exit(128 + signal);
+    if (orderly && received.compare_exchange_strong(none, signal)) continue;
+    base::remove_temporaries();
+    _exit(128 + signal);
   }
 }
 

@@ -1,5 +1,5 @@
-// INT, TERM and HUP: before and after training they end the process at once with 128 + n; during training the first one asks for a
-// clean end, the second one ends the process. A broken pipe asks for a clean end too. Under nohup HUP stays ignored.
+// INT, TERM and HUP: they remove what is half written and end the process at once with 128 + n; during training the first one asks for
+// a clean end, the second one ends the process. A broken pipe asks for a clean end too. Under nohup HUP stays ignored.
 #pragma once
 
 namespace dormouse::train {

@@ -85,4 +85,24 @@ if [ "$level" != scalar ]; then
   expect 0 '' decompress a.dmexp scalar.dmz back --cpu scalar
   cmp -s some.txt back || fail "at CPU level scalar it does not come back"
 fi
+# Ended by a signal in the middle of a text that goes on: nothing half written stays.
+mkfifo endless
+sleep 60 >endless &
+feeder=$!
+"$DORMOUSE" compress a.dmexp - slow.dmz <endless 2>err.txt &
+pid=$!
+tries=0
+until [ -e "slow.dmz.tmp.$pid" ] || [ $tries -gt 300 ]; do
+  sleep 0.1
+  tries=$((tries + 1))
+done
+[ -e "slow.dmz.tmp.$pid" ] || fail "compress has no temporary after 30 seconds: $(cat err.txt)"
+kill -TERM $pid
+got=0
+wait $pid || got=$?
+[ $got -eq 143 ] || fail "compress ended by TERM: exit $got"
+kill $feeder
+for left in slow.dmz*; do
+  [ ! -e "$left" ] || fail "$left stays after TERM"
+done
 finish
