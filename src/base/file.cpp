@@ -28,8 +28,26 @@ constexpr std::string_view kTemporary = ".tmp.";
 
 std::string shown(const std::filesystem::path& path) { return escape(path.native(), 1024); }
 
+// What one can do about the commonest errors; "" for the others.
+std::string_view way_out(int error) {
+  switch (error) {
+    case ENOENT:
+      return "; check the name and its folder";
+    case ENOTDIR:
+      return "; a part of the name before the last is no folder";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "; change its permissions or take another place";
+    case ENAMETOOLONG:
+      return "; take a shorter name";
+    default:
+      return "";
+  }
+}
+
 [[noreturn]] void fail(std::string_view action, const std::filesystem::path& path, int error) {
-  throw Error(fmt::format("cannot {} \"{}\": {}", action, shown(path), std::strerror(error)));
+  throw Error(fmt::format("cannot {} \"{}\": {}{}", action, shown(path), std::strerror(error), way_out(error)));
 }
 
 // A full disk is the failure worth numbers: what was to be written, where in the file, and what is free.
@@ -89,7 +107,7 @@ File File::open_read(const std::filesystem::path& path) {
   File file(descriptor, path);
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) fail("inspect", path, errno);
-  if (!S_ISREG(status.st_mode)) throw Error(fmt::format("cannot read \"{}\": it is {}", shown(path), kind_of(status.st_mode)));
+  if (!S_ISREG(status.st_mode)) throw Error(fmt::format("cannot read \"{}\": it is {}; give a file", shown(path), kind_of(status.st_mode)));
   return file;
 }
 
@@ -108,7 +126,7 @@ File File::open_append(const std::filesystem::path& path) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) fail("inspect", path, errno);
   if (!S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode))
-    throw Error(fmt::format("cannot append to \"{}\": it is {}", shown(path), kind_of(status.st_mode)));
+    throw Error(fmt::format("cannot append to \"{}\": it is {}; move it away", shown(path), kind_of(status.st_mode)));
   return file;
 }
 
@@ -218,7 +236,8 @@ std::filesystem::path real_target(const std::filesystem::path& path) {
     if (error) fail("follow the link", path, error.value());
     if (::stat(target.c_str(), &status) != 0) fail("write", path, errno);
   }
-  if (!S_ISREG(status.st_mode)) throw Error(fmt::format("cannot write \"{}\": it is {}", shown(path), kind_of(status.st_mode)));
+  if (!S_ISREG(status.st_mode))
+    throw Error(fmt::format("cannot write \"{}\": it is {}; take another name", shown(path), kind_of(status.st_mode)));
   return target;
 }
 
@@ -355,7 +374,8 @@ Lock::Lock(const std::filesystem::path& path) : path_(path) {
   try {
     struct stat status = {};
     if (::fstat(descriptor, &status) != 0) fail("inspect", path, errno);
-    if (!S_ISREG(status.st_mode)) throw Error(fmt::format("cannot lock \"{}\": it is {}", shown(path), kind_of(status.st_mode)));
+    if (!S_ISREG(status.st_mode))
+      throw Error(fmt::format("cannot lock \"{}\": it is {}; move it away", shown(path), kind_of(status.st_mode)));
     int result = 0;
     do {
       result = ::flock(descriptor, LOCK_EX | LOCK_NB);

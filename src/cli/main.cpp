@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -53,6 +54,15 @@ void refuse_extras(const CLI::App& app, const CLI::App& command) {
   const std::string what = flag ? "unknown flag" : (top ? "unknown command" : "unexpected argument");
   throw base::UsageError(fmt::format("{} `{}`{}; see dormouse {}--help", what, base::escape(word),
                                      near.empty() ? "" : fmt::format(", did you mean `{}`?", near), top ? "" : command.get_name() + " "));
+}
+
+// An empty value would pass for a flag left out. A prompt may be empty.
+void refuse_empty_values(const CLI::App& command) {
+  for (const auto* option : command.get_options()) {
+    const auto& values = option->results();
+    if (option->get_name() != "--prompt" && std::find(values.begin(), values.end(), "") != values.end())
+      throw base::UsageError(fmt::format("{} is empty; give a value, or leave it out", option->get_name()));
+  }
 }
 
 int fail(const std::string& message, int code, bool json) {
@@ -123,6 +133,7 @@ int dispatch(int argc, char** argv, bool& json) {
     return 2;
   }
   refuse_extras(app, *commands.front());
+  refuse_empty_values(*commands.front());
   return context.action();
 }
 

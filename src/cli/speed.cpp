@@ -83,54 +83,49 @@ int decoding(const Flags& flags, std::int64_t streams, std::int64_t repeats) {
 }
 
 train::RunConfig training_config(const Flags& flags) {
+  if (!flags.model.empty() && !flags.set.empty())
+    throw base::UsageError("--set changes a preset, and MODEL has its own config; use --preset NAME, or leave --set out");
   train::Request request;
   if (!flags.preset.empty()) request.preset = flags.preset;
   for (const auto& set : flags.set) request.typed.push_back(typed_set(set));
   request.typed.push_back({"batch", flags.batch, "--batch " + flags.batch});
-  if (!flags.seq_len.empty()) request.typed.push_back({"seq_len", flags.seq_len, "--seq-len " + flags.seq_len});
   if (!flags.machine.compute.empty()) request.typed.push_back({"compute", flags.machine.compute, "--compute " + flags.machine.compute});
-  if (flags.model.empty()) return train::resolve_new(request);
   auto config = train::resolve_new(request);
-  config.model = network::load_export(flags.model).config;
-  if (flags.seq_len.empty()) config.train.seq_len = config.model.max_seq_len;
+  if (!flags.model.empty()) config.model = network::load_export(flags.model).config;
+  const auto longest = config.model.max_seq_len;
+  config.train.seq_len = flags.seq_len.empty() ? longest : count_flag(flags.seq_len, "--seq-len", 1, longest);
   return config;
 }
 
-int training(const Flags& flags, std::int64_t repeats) {
-  const auto config = training_config(flags);
-  const std::string name = flags.model.empty() ? "preset " + config.run.preset : base::escape(flags.model, 1024);
-  const auto speed = train::measure_training(config, repeats);
-  const double share = speed.gflops.median / speed.limit.median;
-  if (flags.machine.json) {
-    std::vector<report::Metric> metrics = {{"model", name},
-                                           {"cpu_level", ops::cpu_level()},
-                                           {"threads", static_cast<std::int64_t>(base::threads())},
-                                           {"compute", config.train.compute},
-                                           {"batch", config.train.batch},
-                                           {"seq_len", config.train.seq_len},
-                                           {"accum", config.train.accum},
-                                           {"repeats", repeats}};
-    for (const auto& stage : speed.stages) {
-      add_spread(metrics, stage.name + "_forward_ms", stage.forward);
-      add_spread(metrics, stage.name + "_backward_ms", stage.backward);
-      metrics.push_back({stage.name + "_gflop", stage.gflop});
-    }
-    add_spread(metrics, "step_ms", speed.step);
-    add_spread(metrics, "bytes_per_second", speed.bytes_per_second);
-    metrics.push_back({"step_gflop", speed.gflop});
-    add_spread(metrics, "gflop_per_second", speed.gflops);
-    add_spread(metrics, "limit_gflop_per_second", speed.limit);
-    metrics.push_back({"share_of_limit", share});
-    metrics.push_back({"start_seconds", speed.start_seconds});
-    print(report::to_json(metrics) + "\n");
-    return 0;
+std::vector<report::Metric> training_metrics(const std::string& name, const train::RunConfig& config, const train::TrainSpeed& speed,
+                                             std::int64_t repeats) {
+  std::vector<report::Metric> metrics = {{"model", name},
+                                         {"cpu_level", ops::cpu_level()},
+                                         {"threads", static_cast<std::int64_t>(base::threads())},
+                                         {"compute", config.train.compute},
+                                         {"batch", config.train.batch},
+                                         {"seq_len", config.train.seq_len},
+                                         {"accum", config.train.accum},
+                                         {"repeats", repeats}};
+  for (const auto& stage : speed.stages) {
+    add_spread(metrics, stage.name + "_forward_ms", stage.forward);
+    add_spread(metrics, stage.name + "_backward_ms", stage.backward);
+    metrics.push_back({stage.name + "_gflop", stage.gflop});
   }
-  std::string text = heading(
-      fmt::format("{}, {} rows of {} bytes, {}", name, config.train.batch * config.train.accum, config.train.seq_len, config.train.compute),
-      repeats);
-  text += fmt::format("| {:<10} | {:>10} | {:>11} | {:>7} | {:>7} | {:>7} |\n", "stage", "forward ms", "backward ms", "of step", "GFLOP",
-                      "GFLOP/s");
-  text += fmt::format("|{:-<12}|{:->11}:|{:->12}:|{:->8}:|{:->8}:|{:->8}:|\n", "", "", "", "", "", "");
+  add_spread(metrics, "step_ms", speed.step);
+  add_spread(metrics, "bytes_per_second", speed.bytes_per_second);
+  metrics.push_back({"step_gflop", speed.gflop});
+  add_spread(metrics, "gflop_per_second", speed.gflops);
+  add_spread(metrics, "limit_gflop_per_second", speed.limit);
+  metrics.push_back({"share_of_limit", speed.gflops.median / speed.limit.median});
+  metrics.push_back({"start_seconds", speed.start_seconds});
+  return metrics;
+}
+
+std::string training_table(const train::TrainSpeed& speed) {
+  std::string text = fmt::format("| {:<10} | {:>10} | {:>11} | {:>7} | {:>7} | {:>7} |\n", "stage", "forward ms", "backward ms", "of step",
+                                 "GFLOP", "GFLOP/s") +
+                     fmt::format("|{:-<12}|{:->11}:|{:->12}:|{:->8}:|{:->8}:|{:->8}:|\n", "", "", "", "", "", "");
   const auto row = [&](const std::string& what, double forward, double backward, double gflop) {
     const double milliseconds = forward + backward;
     text += fmt::format("| {:<10} | {:>10.1f} | {:>11.1f} | {:>6.1f}% | {:>7.1f} | {:>7.0f} |\n", what, forward, backward,
@@ -138,13 +133,27 @@ int training(const Flags& flags, std::int64_t repeats) {
   };
   for (const auto& stage : speed.stages) row(stage.name, stage.forward.median, stage.backward.median, stage.gflop);
   row("step", speed.step.median, 0, speed.gflop);
-  text += fmt::format("\nstep {:.1f} ms ({:.1f} .. {:.1f}), {:.0f} bytes/s ({:.0f} .. {:.0f})\n", speed.step.median, speed.step.low,
-                      speed.step.high, speed.bytes_per_second.median, speed.bytes_per_second.low, speed.bytes_per_second.high);
-  text += fmt::format(
-      "its products {:.0f} GFLOP/s ({:.0f} .. {:.0f}), {:.0f}% of the limit: one large product, {:.0f} GFLOP/s ({:.0f} .. {:.0f})\n",
-      speed.gflops.median, speed.gflops.low, speed.gflops.high, 100 * share, speed.limit.median, speed.limit.low, speed.limit.high);
-  text += fmt::format("from the start to the end of the first step {:.2f} s\n", speed.start_seconds);
-  print(text);
+  const auto spread = [](const Spread& value, const char* unit) {
+    return fmt::format("{:.0f} {} ({:.0f} .. {:.0f})", value.median, unit, value.low, value.high);
+  };
+  text += fmt::format("\nstep {:.1f} ms ({:.1f} .. {:.1f}), {}\n", speed.step.median, speed.step.low, speed.step.high,
+                      spread(speed.bytes_per_second, "bytes/s"));
+  text += fmt::format("its products {}, {:.0f}% of the limit: one large product, {}\n", spread(speed.gflops, "GFLOP/s"),
+                      100 * speed.gflops.median / speed.limit.median, spread(speed.limit, "GFLOP/s"));
+  return text + fmt::format("from the start to the end of the first step {:.2f} s\n", speed.start_seconds);
+}
+
+int training(const Flags& flags, std::int64_t repeats) {
+  const auto config = training_config(flags);
+  const std::string name = flags.model.empty() ? "preset " + config.run.preset : base::escape(flags.model, 1024);
+  const auto speed = train::measure_training(config, repeats);
+  if (flags.machine.json) {
+    print(report::to_json(training_metrics(name, config, speed, repeats)) + "\n");
+    return 0;
+  }
+  const auto rows = config.train.batch * config.train.accum;
+  print(heading(fmt::format("{}, {} rows of {} bytes, {}", name, rows, config.train.seq_len, config.train.compute), repeats) +
+        training_table(speed));
   return 0;
 }
 

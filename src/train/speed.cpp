@@ -4,7 +4,9 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/threads.h"
 #include "network/dormouse/flops.h"
+#include "train/plan.h"
 #include "train/step.h"
 
 namespace dormouse::train {
@@ -86,6 +88,7 @@ class Samples {
 }  // namespace
 
 TrainSpeed measure_training(const RunConfig& config, std::int64_t repeats) {
+  refuse_above(plan_memory(config, 0), base::available_memory());
   constexpr int kWarm = 2;
   const auto begin = Clock::now();
   TrainSpeed speed;

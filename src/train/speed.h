@@ -28,7 +28,7 @@ struct TrainSpeed {
 };
 
 // Trains an untrained network of `config` on made-up text, `repeats` steps after two unmeasured ones, a large matrix product timed before
-// each. Touches no file.
+// each. Touches no file. base::Error when the memory does not suffice.
 TrainSpeed measure_training(const RunConfig& config, std::int64_t repeats);
 
 }  // namespace dormouse::train

@@ -32,9 +32,21 @@ bool Trainer::finite() const {
   return true;
 }
 
+void Trainer::zero_gradients() {
+  for (auto* parameter : list_) {
+    if (parameter->kind != tensor::Kind::table) {
+      parameter->zero_grad();
+    } else if (parameter->grad.defined()) {
+      const std::int64_t d = parameter->grad.cols();
+      for (const std::uint32_t row : written_) std::fill_n(parameter->grad.data<float>() + row * d, d, 0.0F);
+    }
+  }
+}
+
 StepResult Trainer::step(const StepData& data, double lr, bool want_stats, StepSeconds* seconds) {
   StepResult result;
-  for (auto* parameter : list_) parameter->zero_grad();
+  zero_gradients();
+  written_ = data.touched;
   const double share = 1.0 / static_cast<double>(data.parts.size());
   for (const auto& part : data.parts) {
     autograd::Tape tape(true, compute_of(config_.train.compute));

@@ -37,10 +37,12 @@ class Trainer {
   optim::Optimizer& optimizer() { return optimizer_; }
 
  private:
+  void zero_gradients();
   RunConfig config_;
   network::Parameters parameters_;
   std::vector<tensor::Parameter*> list_;
   optim::Optimizer optimizer_;
+  std::vector<std::uint32_t> written_;  // memory rows whose gradient the last step wrote: a table is too large to be zeroed whole
 };
 
 }  // namespace dormouse::train

@@ -111,4 +111,9 @@ echo more >>text.txt
 expect 1 'error: .*other data' train --run runs/b
 mkdir filled && touch filled/thesis.doc
 expect 1 'error: .*thesis' train --data moved.txt --run filled
+# An empty value is no flag left out, but a prompt may be empty; errors of files say a way out.
+expect 2 'error: --out is empty' export nothing -o ''
+expect 2 'error: --threads is empty' eval nothing --data text.txt -t ''
+expect 2 'error: --data is empty' train --data ''
+expect 1 'error: cannot open "nowhere/x": No such file or directory; check the name and its folder' info nowhere/x
 finish

@@ -19,6 +19,8 @@ expect 0 'avx512|avx2|sse4|ssse3|scalar' speed --fingerprint -t 1
 expect 0 '"training":"[0-9a-f]{16}","decoding":"[0-9a-f]{16}"' speed --fingerprint -t 2 --json
 expect 2 'error: --set, .*add --train' speed runs/a --set n_experts=3
 expect 2 'error: .*--seq-len' speed --preset tiny --train --seq-len 100000
+expect 2 'error: .*--seq-len' speed runs/a --train --seq-len 0
+expect 2 'error: --set changes a preset' speed runs/a --train --set n_experts=3
 expect 2 'error: speed takes a MODEL' speed
 expect 2 'error: speed takes a MODEL' speed runs/a --preset tiny
 expect 2 'error: .*--batch' speed runs/a --batch 0

@@ -1,0 +1,62 @@
+// The gradient of the memory table: of this step's rows alone, though no step zeroes the whole table.
+#include "train/step.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support.h"
+
+namespace dormouse::train {
+namespace {
+
+RunConfig small_config() {
+  RunConfig config;
+  config.model = network::preset("tiny");
+  config.model.d_model = 16;
+  config.model.n_heads = 2;
+  config.model.head_dim = 8;
+  config.model.d_ffn = 24;
+  config.model.rank = 6;
+  config.model.max_seq_len = 24;
+  config.model.engram_rows = 256;
+  config.train.batch = 2;
+  config.train.seq_len = 24;
+  config.train.retract_every = 1000;  // a step of rate 0 changes nothing then
+  return config;
+}
+
+StepData step_of(const RunConfig& config, const std::string& text) {
+  data::Batch batch{.rows = config.train.batch, .seq_len = config.train.seq_len, .bytes = {}};
+  batch.bytes.assign(text.begin(), text.begin() + batch.rows * (batch.seq_len + 1));
+  StepData data;
+  data.parts.push_back(make_micro_batch(batch, config.model));
+  data.touched = touched_rows(data.parts, config.model.engram_rows);
+  return data;
+}
+
+TEST(Step, TheGradientOfTheMemoryIsThatOfItsOwnRowsAndOfNoStepBefore) {
+  const RunConfig config = small_config();
+  const std::string text = testing::some_text(400);
+  const StepData first = step_of(config, text), second = step_of(config, text.substr(200));
+  ASSERT_NE(first.touched, second.touched);
+  Trainer trainer(config, network::make_parameters(config.model, 1)), alone(config, network::make_parameters(config.model, 1));
+  trainer.step(first, 0, false);
+  trainer.step(second, 0, false);
+  alone.step(second, 0, false);
+  const auto& gradient = trainer.parameters().engram.table.grad;
+  const auto& expected = alone.parameters().engram.table.grad;
+  std::int64_t written = 0;
+  for (std::int64_t row = 0; row < gradient.dim(0); ++row) {
+    const bool touched = std::binary_search(second.touched.begin(), second.touched.end(), static_cast<std::uint32_t>(row));
+    for (std::int64_t j = 0; j < gradient.cols(); ++j) {
+      const double value = gradient.at(row * gradient.cols() + j);
+      written += value != 0 ? 1 : 0;
+      EXPECT_EQ(value, touched ? expected.at(row * gradient.cols() + j) : 0) << row;
+    }
+  }
+  EXPECT_GT(written, 0);
+}
+
+}  // namespace
+}  // namespace dormouse::train
