@@ -29,10 +29,10 @@ constexpr double kRetractMargin = 1.05;
 
 Tensor matrix(std::int64_t rows, std::int64_t cols) { return Tensor::empty({rows, cols}, Dtype::f32); }
 
-Tensor identity(std::int64_t k) {
-  Tensor out = Tensor::zeros({k, k}, Dtype::f32);
-  for (std::int64_t i = 0; i < k; ++i) out.data<float>()[i * k + i] = 1;
-  return out;
+// x += alpha I
+void add_to_diagonal(double alpha, const Tensor& x) {
+  const std::int64_t k = x.dim(0);
+  for (std::int64_t i = 0; i < k; ++i) x.data<float>()[i * (k + 1)] += static_cast<float>(alpha);
 }
 
 // y = alpha x
@@ -42,6 +42,18 @@ void scaled(const OpTable<float>& table, double alpha, const Tensor& x, const Te
 }
 
 constexpr std::int64_t kSymmetricBlock = 128;  // rows of one product below; a matrix no larger is one product
+
+// c[i,j] = c[j,i] below the diagonal, in tiles that a cache holds both ways.
+void mirror(std::int64_t k, std::int64_t ld, float* c) {
+  constexpr std::int64_t kTile = 16;
+  for (std::int64_t rows = 0; rows < k; rows += kTile) {
+    for (std::int64_t columns = 0; columns <= rows; columns += kTile) {
+      for (std::int64_t i = rows; i < std::min(rows + kTile, k); ++i) {
+        for (std::int64_t j = columns; j < std::min(columns + kTile, i); ++j) c[i * ld + j] = c[j * ld + i];
+      }
+    }
+  }
+}
 
 // The product of `shape` where it is known to be symmetric, [k,k]: row blocks from the diagonal on, and their mirror image below it.
 void symmetric_product(const OpTable<float>& table, const Gemm& shape, const float* a, const float* b, float* c) {
@@ -53,14 +65,7 @@ void symmetric_product(const OpTable<float>& table, const Gemm& shape, const flo
     table.gemm(rows, a + first * (shape.transpose_a ? 1 : shape.lda), b + first * (shape.transpose_b ? shape.ldb : 1),
                c + first * shape.ldc + first);
   }
-  for (std::int64_t first = kSymmetricBlock; first < k; first += kSymmetricBlock) {
-    for (std::int64_t above = 0; above < first; above += kSymmetricBlock) {
-      for (std::int64_t row = first; row < std::min(first + kSymmetricBlock, k); ++row) {
-        for (std::int64_t column = above; column < above + kSymmetricBlock; ++column)
-          c[row * shape.ldc + column] = c[column * shape.ldc + row];
-      }
-    }
-  }
+  mirror(k, shape.ldc, c);
 }
 
 // One matrix under iteration: the current value and a second buffer of its size, P and the two k x k buffers of the polynomial.
@@ -76,8 +81,7 @@ class Iteration {
         next_(matrix(rows_, cols_)),
         gram_(matrix(side_, side_)),
         inner_(matrix(side_, side_)),
-        factor_(matrix(side_, side_)),
-        identity_(identity(side_)) {}
+        factor_(matrix(side_, side_)) {}
 
   // value = alpha x
   void start(double alpha, const Tensor& x) { scaled(table_, alpha, x, value_); }
@@ -99,9 +103,10 @@ class Iteration {
   // value <- (a I + P (b I + c P)) value
   void apply(const Polynomial& p) {
     gram(value_);
-    scaled(table_, p.b, identity_, inner_);
-    table_.axpy(inner_.size(), p.c, gram_.data<float>(), inner_.data<float>());
-    scaled(table_, p.a, identity_, factor_);
+    scaled(table_, p.c, gram_, inner_);
+    add_to_diagonal(p.b, inner_);
+    factor_.fill_zero();
+    add_to_diagonal(p.a, factor_);
     const Gemm square{.m = side_, .n = side_, .k = side_, .lda = side_, .ldb = side_, .ldc = side_, .accumulate = true};
     symmetric_product(table_, square, gram_.data<float>(), inner_.data<float>(), factor_.data<float>());  // both are polynomials of P
     const Gemm product{.m = rows_, .n = cols_, .k = side_, .lda = wide_ ? side_ : cols_, .ldb = wide_ ? cols_ : side_, .ldc = cols_};
@@ -131,14 +136,13 @@ class Iteration {
   }
 
   const Tensor& value() const { return value_; }
-  const Tensor& unit_matrix() const { return identity_; }
 
  private:
   const OpTable<float>& table_;
   std::int64_t rows_, cols_;
   bool wide_;
   std::int64_t side_;
-  Tensor value_, next_, gram_, inner_, factor_, identity_;
+  Tensor value_, next_, gram_, inner_, factor_;
 };
 
 }  // namespace
@@ -172,7 +176,7 @@ double orthonormality_error(const OpTable<float>& table, const Tensor& x) {
   if (x.size() == 0) return 0;
   Iteration iteration(table, x);
   const Tensor& difference = iteration.gram(x);
-  table.axpy(difference.size(), -1.0F, iteration.unit_matrix().data<float>(), difference.data<float>());
+  add_to_diagonal(-1, difference);
   return std::sqrt(table.sum_squares(difference.size(), difference.data<float>())) / static_cast<double>(difference.dim(0));
 }
 
