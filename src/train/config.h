@@ -37,7 +37,7 @@ struct TrainConfig {
   double wd = 0.05;
   double grad_clip = 1.0;
   std::string opt = "mix-dense";
-  std::int64_t ns_steps = 8;
+  std::int64_t ns_steps = 5;
   double mult_muon = 1, mult_qk = 1, mult_dense = 4, mult_table = 3, mult_embedding = 2, mult_rest = 1;
   std::int64_t retract_every = 1, retract_iters = 3;
   double decay_fraction = 0.35;

@@ -214,6 +214,7 @@ TEST_F(LanesTest, AModelWithoutAnArmIsReadToo) {
 
 TEST_F(LanesTest, TheStepFormIsTheLoopOver2000Bytes) {
   config_ = network::preset("tiny");
+  config_.expert_init = "unit";  // experts that write from the start
   parameters_ = network::make_parameters(config_, 2);
   const auto w = weights();
   const Bytes text = random_bytes(2000, 12);

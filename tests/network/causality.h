@@ -84,7 +84,8 @@ inline void expect_preset_is_causal(const std::string& name) {
   const auto batch = static_cast<std::int64_t>(changed_at.size());
   const std::int64_t time = 34;
   ModelConfig config = preset(name);
-  config.engram_rows = 256;  // collisions on purpose; and quick to draw
+  config.engram_rows = 256;     // collisions on purpose; and quick to draw
+  config.expert_init = "unit";  // experts that write from the start
   Parameters p = make_parameters(config, 9);
   const auto one = random_bytes(static_cast<std::size_t>(time), 10);
   std::vector<std::uint8_t> original;

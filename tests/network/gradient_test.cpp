@@ -12,6 +12,7 @@ using namespace testing;
 
 TEST(NetworkGradient, TinyPresetAgreesWithCentralDifferencesInF64) {
   ModelConfig config = preset("tiny");
+  config.expert_init = "unit";  // experts that write from the start
   config.engram_rows = 64;
   Parameters p = make_parameters(config, 3);
   perturb(p, config, 4, 0.02);

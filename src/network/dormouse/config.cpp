@@ -28,6 +28,8 @@ ModelConfig preset(std::string_view name) {
     c.max_iter = 3;
     c.max_seq_len = 256;
     c.engram_rows = 4096;
+    c.expert_init = "silent";
+    c.engram_gate = "smooth";
     return c;
   }
   if (name == "nano") {
