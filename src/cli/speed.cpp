@@ -212,6 +212,8 @@ void add_speed(CLI::App& app, Context& context) {
   command->footer(
       "The limit of decoding is the time to read every weight a byte is multiplied with, measured in the same run: no single text can be\n"
       "decoded faster unless the caches keep weights from one iteration to the next. That of training is one large matrix product.\n"
+      "Stages of a training step: data (bytes made and hashed), attention (its projections) and its recurrence, memory (the n-gram rows),\n"
+      "experts, readout and head with the losses, loop (norms, gates, the dense path, the sum), update and retraction (the optimizer).\n"
       "Examples:\n"
       "  dormouse speed runs/a\n"
       "  dormouse speed model.dmexp --batch 16 --json\n"
