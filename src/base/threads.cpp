@@ -19,11 +19,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace dormouse::base {
 namespace {
 
 constexpr int kMostThreads = 4096;
+constexpr int kMostTeam = 64;  // oneDNN 2.6.3's f32 product crashes on teams of 96; 72 were seen to work
 
 using Path = std::filesystem::path;
 
@@ -188,8 +190,11 @@ int available_threads(const Path& root) {
 int available_threads() { return available_threads("/"); }
 
 int set_threads(int wanted) {
-  if (wanted < 0 || wanted > kMostThreads) throw UsageError(fmt::format("{} threads: give 1 to {}, or 0 for all", wanted, kMostThreads));
-  const int team = wanted == 0 ? available_threads() : wanted;
+  if (wanted < 0 || wanted > kMostTeam) throw UsageError(fmt::format("{} threads: give 1 to {}, or 0 for all", wanted, kMostTeam));
+  const int available = available_threads();
+  if (wanted == 0 && available > kMostTeam)
+    log_line(fmt::format("{} of {} processors used: the most that work together", kMostTeam, available));
+  const int team = wanted == 0 ? std::min(available, kMostTeam) : wanted;
   omp_set_dynamic(0);
   omp_set_num_threads(team);
   flush_denormals();  // libomp gives the MXCSR of the calling thread to the workers of every later region, libgomp does not

@@ -61,7 +61,7 @@ void refuse_empty_values(const CLI::App& command) {
   for (const auto* option : command.get_options()) {
     const auto& values = option->results();
     if (option->get_name() != "--prompt" && std::find(values.begin(), values.end(), "") != values.end())
-      throw base::UsageError(fmt::format("{} is empty; give a value, or leave it out", option->get_name()));
+      throw base::UsageError(fmt::format("{} is empty; give it a value", option->get_name()));
   }
 }
 

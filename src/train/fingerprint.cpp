@@ -23,9 +23,9 @@ RunConfig small_config() {
   model.rank = 16;
   model.n_experts = 2;
   model.max_iter = 2;
-  model.max_seq_len = 40;
+  model.max_seq_len = 20;
   model.engram_rows = 256;
-  config.train.batch = 3;
+  config.train.batch = 2;
   config.train.seq_len = model.max_seq_len;
   config.train.compute = "f32";
   return config;
@@ -56,7 +56,7 @@ void take(Fingerprint& print) {
   const auto weights = network::read_weights(trainer.parameters(), config.model);
   decode::Lanes lanes(weights, 1);
   print.decoding = base::kFnvBasis;
-  const auto text = some_text(100);
+  const auto text = some_text(50);
   lanes.read(0, text, [&](std::span<const float> logits) {
     print.decoding = hash_of(logits.data(), static_cast<std::int64_t>(logits.size()), print.decoding);
   });
