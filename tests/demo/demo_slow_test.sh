@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 status=0
-"$root/tools/demo" "$dormouse" "$work/demo" 200steps >"$work/sample" 2>"$work/log" </dev/null || status=$?
+"$root/tools/demo" "$dormouse" "$work/demo" 260steps >"$work/sample" 2>"$work/log" </dev/null || status=$?
 if [ "$status" != 0 ]; then
   cat "$work/log"
   exit 1
