@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "table/keys.h"
 
 namespace dormouse::train {
 namespace {
@@ -22,7 +23,10 @@ Trainer::Trainer(const RunConfig& config, network::Parameters parameters)
     : config_(config),
       parameters_(std::move(parameters)),
       list_(network::list(parameters_, config_.model)),
-      optimizer_(list_, optimizer_config(config_.train), ops::cpu_table()) {}
+      optimizer_(list_, optimizer_config(config_.train), ops::cpu_table()) {
+  const auto& train = config_.train;
+  if (config_.model.use_engram) written_.reserve(static_cast<std::size_t>(table::kOrders * train.batch * train.seq_len * train.accum));
+}
 
 bool Trainer::finite() const {
   for (const auto* parameter : list_) {
