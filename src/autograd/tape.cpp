@@ -4,6 +4,16 @@
 
 namespace dormouse::autograd {
 
+namespace {
+
+// Seconds since `since`, which is now afterwards.
+double lap(base::Clock::time_point& since) {
+  const auto now = base::Clock::now();
+  return std::chrono::duration<double>(now - std::exchange(since, now)).count();
+}
+
+}  // namespace
+
 bool Gradient::written() const {
   const Slot* slot = slot_.get();
   while (slot != nullptr && slot->parent != nullptr) slot = slot->parent.get();
@@ -108,10 +118,7 @@ void Tape::backward(const Var& loss, double scale) {
     const std::size_t stage = closures.back().stage;
     closures.back().run();
     closures.pop_back();
-    if (stages_ == nullptr) continue;
-    const auto now = base::Clock::now();
-    (*stages_)[stage].backward += std::chrono::duration<double>(now - since_).count();
-    since_ = now;
+    if (stages_ != nullptr) (*stages_)[stage].backward += lap(since_);
   }
 }
 
@@ -122,9 +129,7 @@ void Tape::measure(std::vector<StageSeconds>& stages) {
 }
 
 std::size_t Tape::enter(std::size_t stage) {
-  const auto now = base::Clock::now();
-  (*stages_)[stage_].forward += std::chrono::duration<double>(now - since_).count();
-  since_ = now;
+  (*stages_)[stage_].forward += lap(since_);
   return std::exchange(stage_, stage);
 }
 

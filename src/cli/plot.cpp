@@ -48,12 +48,10 @@ int run(const Flags& flags) {
   if (flags.runs.size() > report::kMostRuns) {
     throw base::UsageError(fmt::format("{} runs in one plot; at most {} can be told apart", flags.runs.size(), report::kMostRuns));
   }
-  if (flags.out.empty()) throw base::UsageError("--out is empty; give a path");
   if (flags.json && flags.out == "-") throw base::UsageError("--out - and --json both write to stdout; leave one of them out");
   std::vector<report::History> histories;
   std::int64_t steps = 0, evals = 0, torn = 0, unreadable = 0, missing = 0, repeated = 0;
   for (const auto& path : flags.runs) {
-    if (path.empty()) throw base::UsageError("an empty RUN; give the directory of a run");
     histories.push_back(report::read_history(path));
     const auto& history = histories.back();
     steps += static_cast<std::int64_t>(history.steps.size());

@@ -78,9 +78,7 @@ train::Request request_of(const CLI::App& command, const Flags& flags, const std
   request.command = command_line;
   const auto given = [&](const std::string& name) { return command.count(name) > 0; };
   const auto path = [&](const std::string& name, const std::string& text, auto& target) {
-    if (!given(name)) return;
-    if (text.empty()) throw base::UsageError(name + " is empty; give a path");
-    target = text;
+    if (given(name)) target = text;
   };
   path("--data", flags.data, request.data);
   path("--eval", flags.eval, request.eval);

@@ -25,10 +25,15 @@ MicroBatch make_micro_batch(const data::Batch& batch, const network::ModelConfig
   return part;
 }
 
-std::vector<std::uint32_t> touched_rows(const std::vector<MicroBatch>& parts, std::int64_t engram_rows) {
+StepData make_step_data(const std::vector<data::Batch>& batches, const network::ModelConfig& model) {
+  StepData data;
   std::vector<std::uint32_t> keys;
-  for (const auto& part : parts) keys.insert(keys.end(), part.keys.begin(), part.keys.end());
-  return layer::engram_touched(keys, engram_rows);
+  for (const auto& batch : batches) {
+    data.parts.push_back(make_micro_batch(batch, model));
+    keys.insert(keys.end(), data.parts.back().keys.begin(), data.parts.back().keys.end());
+  }
+  if (model.use_engram) data.touched = layer::engram_touched(keys, model.engram_rows);
+  return data;
 }
 
 Feed::Feed(data::ByteStream& stream, const network::ModelConfig& model, std::int64_t accum)
@@ -47,9 +52,9 @@ StepData Feed::next() {
 }
 
 StepData Feed::read() {
-  StepData data;
-  for (std::int64_t k = 0; k < accum_; ++k) data.parts.push_back(make_micro_batch(stream_.next(), model_));
-  if (model_.use_engram) data.touched = touched_rows(data.parts, model_.engram_rows);
+  std::vector<data::Batch> batches;
+  for (std::int64_t k = 0; k < accum_; ++k) batches.push_back(stream_.next());
+  StepData data = make_step_data(batches, model_);
   data.after = stream_.position();
   return data;
 }

@@ -40,7 +40,7 @@ class Feed {
 
 // Inputs, labels and keys of one batch.
 MicroBatch make_micro_batch(const data::Batch& batch, const network::ModelConfig& model);
-// The memory rows of all parts, sorted, each once.
-std::vector<std::uint32_t> touched_rows(const std::vector<MicroBatch>& parts, std::int64_t engram_rows);
+// A step of these batches, one after the other; `after` is left to the caller.
+StepData make_step_data(const std::vector<data::Batch>& batches, const network::ModelConfig& model);
 
 }  // namespace dormouse::train

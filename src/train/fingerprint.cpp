@@ -44,10 +44,7 @@ std::uint64_t hash_of(const float* x, std::int64_t n, std::uint64_t basis) {
 StepData step_data(const RunConfig& config) {
   data::Batch batch{.rows = config.train.batch, .seq_len = config.train.seq_len, .bytes = {}};
   batch.bytes = some_text(static_cast<std::size_t>(batch.rows * (batch.seq_len + 1)));
-  StepData data;
-  data.parts.push_back(make_micro_batch(batch, config.model));
-  data.touched = touched_rows(data.parts, config.model.engram_rows);
-  return data;
+  return make_step_data({batch}, config.model);
 }
 
 void take(Fingerprint& print) {

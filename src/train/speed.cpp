@@ -29,12 +29,10 @@ data::Batch made_up_batch(const TrainConfig& train, base::SplitMix64& random) {
   return batch;
 }
 
-StepData make_step(const RunConfig& config, base::SplitMix64& random) {
-  StepData data;
-  for (std::int64_t i = 0; i < config.train.accum; ++i)
-    data.parts.push_back(make_micro_batch(made_up_batch(config.train, random), config.model));
-  if (config.model.use_engram) data.touched = touched_rows(data.parts, config.model.engram_rows);
-  return data;
+StepData made_up_step(const RunConfig& config, base::SplitMix64& random) {
+  std::vector<data::Batch> batches;
+  for (std::int64_t i = 0; i < config.train.accum; ++i) batches.push_back(made_up_batch(config.train, random));
+  return make_step_data(batches, config.model);
 }
 
 // GFLOP/s of one large product, the best of a few.
@@ -106,7 +104,7 @@ TrainSpeed measure_training(const RunConfig& config, std::int64_t repeats) {
     if (i >= 0) limits.push_back(limit.measure());
     StepSeconds parts;
     const auto start = Clock::now();
-    const StepData data = make_step(config, random);
+    const StepData data = made_up_step(config, random);
     const double data_seconds = seconds_since(start);
     trainer.step(data, 1e-3, false, &parts);
     const double seconds = seconds_since(start);

@@ -66,10 +66,7 @@ TEST(Denormals, SlowAStepByAtMostAFifth) {
   data::Batch batch{1, 128, {}};
   const std::string text = testing::some_text(129);
   batch.bytes.assign(text.begin(), text.end());
-  StepData data;
-  data.parts.push_back(make_micro_batch(batch, config.model));
-
-  const double ratio = slowdown(config, data, 1e-39);
+  const double ratio = slowdown(config, make_step_data({batch}, config.model), 1e-39);
   printf("a step takes %.2f times as long when every second weight is denormal\n", ratio);
   EXPECT_LT(ratio, 1.2);
 }

@@ -16,20 +16,8 @@ using Gradients = std::map<std::string, std::vector<double>>;
 // Of the same eight rows, `batch` at a time.
 Gradients gradients(std::int64_t batch) {
   constexpr std::int64_t kRows = 8, kTime = 24;
-  RunConfig config;
-  config.model.d_model = 16;
-  config.model.n_heads = 2;
-  config.model.head_dim = 8;
-  config.model.d_ffn = 24;
-  config.model.rank = 6;
-  config.model.n_experts = 2;
-  config.model.max_iter = 2;
-  config.model.max_seq_len = kTime;
-  config.model.engram_rows = 64;
-  config.model.engram_dim = 4;
-  config.train.batch = batch;
+  RunConfig config = testing::small_config(batch, kTime);
   config.train.accum = kRows / batch;
-  config.train.seq_len = kTime;
   const std::string text = testing::some_text(kRows * (kTime + 1));
   StepData data;
   for (std::int64_t k = 0; k < kRows / batch; ++k) {

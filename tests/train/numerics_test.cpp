@@ -42,9 +42,7 @@ StepData random_data(const RunConfig& config, std::uint64_t seed) {
   batch.rows = config.train.batch;
   batch.seq_len = config.train.seq_len;
   for (std::int64_t i = 0; i < batch.rows * (batch.seq_len + 1); ++i) batch.bytes.push_back(static_cast<std::uint8_t>(random.below(256)));
-  StepData data;
-  data.parts.push_back(make_micro_batch(batch, config.model));
-  return data;
+  return make_step_data({batch}, config.model);
 }
 
 void expect_finite(Trainer& trainer, const RunConfig& config, const std::string& what) {

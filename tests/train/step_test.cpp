@@ -10,33 +10,16 @@
 namespace dormouse::train {
 namespace {
 
-RunConfig small_config() {
-  RunConfig config;
-  config.model = network::preset("tiny");
-  config.model.d_model = 16;
-  config.model.n_heads = 2;
-  config.model.head_dim = 8;
-  config.model.d_ffn = 24;
-  config.model.rank = 6;
-  config.model.max_seq_len = 24;
-  config.model.engram_rows = 256;
-  config.train.batch = 2;
-  config.train.seq_len = 24;
-  config.train.retract_every = 1000;  // a step of rate 0 changes nothing then
-  return config;
-}
-
 StepData step_of(const RunConfig& config, const std::string& text) {
   data::Batch batch{.rows = config.train.batch, .seq_len = config.train.seq_len, .bytes = {}};
   batch.bytes.assign(text.begin(), text.begin() + batch.rows * (batch.seq_len + 1));
-  StepData data;
-  data.parts.push_back(make_micro_batch(batch, config.model));
-  data.touched = touched_rows(data.parts, config.model.engram_rows);
-  return data;
+  return make_step_data({batch}, config.model);
 }
 
 TEST(Step, TheGradientOfTheMemoryIsThatOfItsOwnRowsAndOfNoStepBefore) {
-  const RunConfig config = small_config();
+  RunConfig config = testing::small_config(2, 24);
+  config.model.engram_rows = 256;
+  config.train.retract_every = 1000;  // a step of rate 0 changes nothing then
   const std::string text = testing::some_text(400);
   const StepData first = step_of(config, text), second = step_of(config, text.substr(200));
   ASSERT_NE(first.touched, second.touched);

@@ -43,6 +43,24 @@ inline std::string some_text(std::size_t bytes, std::uint64_t seed = 7) {
 
 inline void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
+// A small network whose rows have `seq_len` bytes; Trainer takes it as it is.
+inline RunConfig small_config(std::int64_t batch, std::int64_t seq_len) {
+  RunConfig config;
+  config.model.d_model = 16;
+  config.model.n_heads = 2;
+  config.model.head_dim = 8;
+  config.model.d_ffn = 24;
+  config.model.rank = 6;
+  config.model.n_experts = 2;
+  config.model.max_iter = 2;
+  config.model.max_seq_len = seq_len;
+  config.model.engram_rows = 64;
+  config.model.engram_dim = 4;
+  config.train.batch = batch;
+  config.train.seq_len = seq_len;
+  return config;
+}
+
 // A run of the smallest useful network on some_text; flags as "key=value".
 inline Request small_request(const TemporaryDirectory& directory, const std::string& run, const std::vector<std::string>& settings) {
   const auto data = directory.path / "text.txt";
