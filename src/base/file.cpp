@@ -111,11 +111,13 @@ File File::open_read(const std::filesystem::path& path) {
   return file;
 }
 
-File File::create(const std::filesystem::path& path) {
+File File::create(const std::filesystem::path& path) { return create(path, path); }
+
+File File::create(const std::filesystem::path& path, const std::filesystem::path& name) {
   check_path(path);
   const int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY);
-  if (descriptor < 0) fail("create", path, errno);
-  return File(descriptor, path);
+  if (descriptor < 0) fail("create", name, errno);
+  return File(descriptor, name);
 }
 
 File File::open_append(const std::filesystem::path& path) {
@@ -278,7 +280,7 @@ class TemporaryGuard {
   }
   void release() { armed_ = false; }
   static void remove_all() {
-    const std::scoped_lock lock(mutex);
+    mutex.lock();  // for good: nobody makes another, or misses his own, before the process ends
     for (const TemporaryGuard* guard = first; guard != nullptr; guard = guard->next_) ::unlink(guard->path_.c_str());
   }
 
@@ -310,11 +312,11 @@ void rename_over(const std::filesystem::path& from, const std::filesystem::path&
 bool link_previous(const std::filesystem::path& target, const std::filesystem::path& previous) {
   const std::filesystem::path temporary = temporary_of(previous);
   ::unlink(temporary.c_str());
+  TemporaryGuard guard(temporary);  // stays when both names are one file already: rename(2) then does nothing
   if (::link(target.c_str(), temporary.c_str()) != 0) {
     if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK) return false;
     fail("keep the file before as", previous, errno);
   }
-  TemporaryGuard guard(temporary);  // stays when both names are one file already: rename(2) then does nothing
   rename_over(temporary, previous);
   return true;
 }
@@ -324,8 +326,8 @@ void replace(const std::filesystem::path& path, const std::filesystem::path* pre
   const std::filesystem::path temporary = temporary_of(target);
   const bool keep = previous != nullptr && ::access(target.c_str(), F_OK) == 0;
   const bool linked = keep && link_previous(target, *previous);
-  File file = File::create(temporary);
   TemporaryGuard guard(temporary);
+  File file = File::create(temporary, path);
   write(file);
   file.sync();
   file.close();

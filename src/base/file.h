@@ -14,8 +14,10 @@ namespace dormouse::base {
 // Owns one POSIX descriptor. Every failure throws Error naming the (escaped) path and strerror.
 class File {
  public:
-  static File open_read(const std::filesystem::path& path);    // regular files only; a FIFO, directory, ... is refused
-  static File create(const std::filesystem::path& path);       // O_CREAT | O_TRUNC
+  static File open_read(const std::filesystem::path& path);  // regular files only; a FIFO, directory, ... is refused
+  static File create(const std::filesystem::path& path);     // O_CREAT | O_TRUNC
+  // The same; errors speak of `name`, which the file will have in the end.
+  static File create(const std::filesystem::path& path, const std::filesystem::path& name);
   static File open_append(const std::filesystem::path& path);  // O_CREAT | O_APPEND; a FIFO is refused
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -47,7 +49,7 @@ void for_chunks(const File& file, std::uint64_t at, std::uint64_t bytes,
 // `name` is what a killed writer of the file `base` leaves behind: "<base>.tmp.<digits>".
 bool is_temporary_of(std::string_view name, std::string_view base);
 
-// Unlinks the temporaries that are being written: before a signal ends the process.
+// Unlinks the temporaries that are being written, and lets nobody write another: for a process that ends now.
 void remove_temporaries();
 
 // Writes through `write` into "<path>.tmp.<pid>", fsyncs, renames over `path`, fsyncs the directory. On a failure the temporary is

@@ -190,11 +190,15 @@ int available_threads(const Path& root) {
 int available_threads() { return available_threads("/"); }
 
 int set_threads(int wanted) {
-  if (wanted < 0 || wanted > kMostTeam) throw UsageError(fmt::format("{} threads: give 1 to {}, or 0 for all", wanted, kMostTeam));
-  const int available = available_threads();
-  if (wanted == 0 && available > kMostTeam)
-    log_line(fmt::format("{} of {} processors used: the most that work together", kMostTeam, available));
-  const int team = wanted == 0 ? std::min(available, kMostTeam) : wanted;
+  if (wanted < 0 || wanted > kMostTeam) {
+    throw UsageError(fmt::format("{} threads: give --threads 1 to {}, or leave it out for all there are", wanted, kMostTeam));
+  }
+  int team = wanted;
+  if (wanted == 0) {
+    const int available = available_threads();
+    team = std::min(available, kMostTeam);
+    if (available > team) log_line(fmt::format("{} of {} processors used: the most that work together", team, available));
+  }
   omp_set_dynamic(0);
   omp_set_num_threads(team);
   flush_denormals();  // libomp gives the MXCSR of the calling thread to the workers of every later region, libgomp does not

@@ -100,6 +100,10 @@ std::string human_count(std::uint64_t count) {
   return text;
 }
 
+std::string human_count(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", human_count(count), noun, count == 1 ? "" : "s");
+}
+
 std::string human_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds > kLongestDuration) return "?";
   const auto whole = static_cast<std::int64_t>(std::llround(std::max(seconds, 0.0)));

@@ -131,10 +131,10 @@ void report_stats(const Flags& flags, const std::string& from, const decode::Com
   base::log_line(
       fmt::format("{}: {} -> {} bytes ({:.4f} bits per byte)", from, count(before), count(after), bits(stats.archive, stats.original)));
   if (!flags.stats) return;
-  base::log_line(
-      fmt::format("{} blocks, {} of them raw; {} bytes coded in {} ({:.4f} bits per byte), {} of headers, checksums and raw bytes",
-                  count(stats.blocks), count(stats.raw_blocks), count(stats.coded_bytes), count(stats.coded_message),
-                  bits(stats.coded_message, stats.coded_bytes), count(stats.archive - stats.coded_message)));
+  base::log_line(fmt::format("{}, {} of them raw; {} bytes coded in {} ({:.4f} bits per byte), {} of headers, checksums and raw bytes",
+                             base::human_count(stats.blocks, "block"), count(stats.raw_blocks), count(stats.coded_bytes),
+                             count(stats.coded_message), bits(stats.coded_message, stats.coded_bytes),
+                             count(stats.archive - stats.coded_message)));
   base::log_line(fmt::format("{:.3f} s ({} bytes/s)", seconds, count(static_cast<std::uint64_t>(rate))));
 }
 

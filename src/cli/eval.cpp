@@ -62,7 +62,7 @@ int run(const Flags& flags) {
   evaluate::BpbOptions longer = options;
   longer.row = 4 * options.row;
   const auto far = evaluate::bits_per_byte(model.config, model.parameters, window.bytes, longer);
-  text += fmt::format("by position in rows of {} bytes:\n", longer.row);
+  text += fmt::format("by position in rows of {} bytes, four times as long, as decoding goes on where training stopped:\n", longer.row);
   for (const auto& bucket : evaluate::position_buckets(far)) {
     text += fmt::format("  {:>6} .. {:<6} {:.4f}\n", bucket.begin, bucket.end - 1, bucket.bpb);
     metrics.emplace_back(fmt::format("bpb_at_{}_{}", bucket.begin, bucket.end), bucket.bpb);

@@ -90,6 +90,16 @@ std::string mismatch_text(const std::string& what) {
   return fmt::format("{} is given more than once; give it once", base::escape(what.substr(0, twice)));
 }
 
+// CLI11 says "--model is required" of what is written without a name as well.
+std::string missing_text(const CLI::App& command, const std::string& what) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    return fmt::format("{} is missing; dormouse {} --help shows what to give",
+                       option->get_positional() ? option->get_type_name() : option->get_name(), command.get_name());
+  }
+  return base::escape(what, 400);
+}
+
 int dispatch(int argc, char** argv, bool& json) {
   CLI::App app("dormouse: byte-level language models on one machine, trained, judged and talking.", "dormouse");
   Context context;
@@ -123,6 +133,9 @@ int dispatch(int argc, char** argv, bool& json) {
     return shown(app, call);
   } catch (const CLI::ArgumentMismatch& error) {
     throw base::UsageError(mismatch_text(error.what()));
+  } catch (const CLI::RequiredError& error) {
+    const auto asked = app.get_subcommands();
+    throw base::UsageError(asked.empty() ? base::escape(error.what(), 400) : missing_text(*asked.front(), error.what()));
   } catch (const CLI::ParseError& error) {
     throw base::UsageError(base::escape(error.what(), 400));
   }

@@ -20,7 +20,7 @@ namespace dormouse::cli {
 namespace {
 
 struct Flags {
-  std::string model, preset, batch = "8", seq_len, repeats = "7";
+  std::string model, preset, batch, seq_len, repeats = "7";
   std::vector<std::string> set;
   bool train = false, fingerprint = false;
   Machine machine;
@@ -88,10 +88,12 @@ train::RunConfig training_config(const Flags& flags) {
   train::Request request;
   if (!flags.preset.empty()) request.preset = flags.preset;
   for (const auto& set : flags.set) request.typed.push_back(typed_set(set));
-  request.typed.push_back({"batch", flags.batch, "--batch " + flags.batch});
+  if (!flags.batch.empty()) request.typed.push_back({"batch", flags.batch, "--batch " + flags.batch});
+  if (!flags.seq_len.empty()) request.typed.push_back({"seq_len", flags.seq_len, "--seq-len " + flags.seq_len});
   if (!flags.machine.compute.empty()) request.typed.push_back({"compute", flags.machine.compute, "--compute " + flags.machine.compute});
   auto config = train::resolve_new(request);
-  if (!flags.model.empty()) config.model = network::load_export(flags.model).config;
+  if (flags.model.empty()) return config;
+  config.model = network::load_export(flags.model).config;
   const auto longest = config.model.max_seq_len;
   config.train.seq_len = flags.seq_len.empty() ? longest : count_flag(flags.seq_len, "--seq-len", 1, longest);
   return config;
@@ -128,11 +130,13 @@ std::string training_table(const train::TrainSpeed& speed) {
                      fmt::format("|{:-<12}|{:->11}:|{:->12}:|{:->8}:|{:->8}:|{:->8}:|\n", "", "", "", "", "", "");
   const auto row = [&](const std::string& what, double forward, double backward, double gflop) {
     const double milliseconds = forward + backward;
-    text += fmt::format("| {:<10} | {:>10.1f} | {:>11.1f} | {:>6.1f}% | {:>7.1f} | {:>7.0f} |\n", what, forward, backward,
-                        100 * milliseconds / speed.step.median, gflop, gflop / milliseconds * 1e3);
+    const std::string products = gflop > 0 ? fmt::format("{:>7.1f} | {:>7.0f}", gflop, gflop / milliseconds * 1e3) : "        |        ";
+    text += fmt::format("| {:<10} | {:>10.1f} | {:>11.1f} | {:>6.1f}% | {} |\n", what, forward, backward,
+                        100 * milliseconds / speed.step.median, products);
   };
   for (const auto& stage : speed.stages) row(stage.name, stage.forward.median, stage.backward.median, stage.gflop);
-  row("step", speed.step.median, 0, speed.gflop);
+  text += fmt::format("| {:<10} | {:>10} | {:>11} | {:>6.1f}% | {:>7.1f} | {:>7.0f} |\n", "step", "", "", 100.0, speed.gflop,
+                      speed.gflops.median);
   const auto spread = [](const Spread& value, const char* unit) {
     return fmt::format("{:.0f} {} ({:.0f} .. {:.0f})", value.median, unit, value.low, value.high);
   };
@@ -145,7 +149,8 @@ std::string training_table(const train::TrainSpeed& speed) {
 
 int training(const Flags& flags, std::int64_t repeats) {
   const auto config = training_config(flags);
-  const std::string name = flags.model.empty() ? "preset " + config.run.preset : base::escape(flags.model, 1024);
+  const std::string name =
+      flags.model.empty() ? "preset " + config.run.preset : base::escape(flags.model, 1024) + " (its sizes, untrained)";
   const auto speed = train::measure_training(config, repeats);
   if (flags.machine.json) {
     print(report::to_json(training_metrics(name, config, speed, repeats)) + "\n");
@@ -181,10 +186,15 @@ int fingerprint(const Flags& flags) {
 
 int run(const Flags& flags) {
   constexpr std::int64_t kMostStreams = 4096, kMostRepeats = 10'000;
-  const std::int64_t batch = count_flag(flags.batch, "--batch", 1, kMostStreams),
+  const std::int64_t batch = flags.batch.empty() ? 8 : count_flag(flags.batch, "--batch", 1, kMostStreams),
                      repeats = count_flag(flags.repeats, "--repeats", 1, kMostRepeats);
   flags.machine.apply();
-  if (flags.fingerprint) return fingerprint(flags);
+  if (flags.fingerprint) {
+    const bool other =
+        flags.train || !(flags.model + flags.preset + flags.batch + flags.seq_len + flags.machine.compute).empty() || !flags.set.empty();
+    if (other) throw base::UsageError("--fingerprint computes one small model of its own; leave out the model and all settings of one");
+    return fingerprint(flags);
+  }
   if (flags.model.empty() == flags.preset.empty())
     throw base::UsageError("speed takes a MODEL (an export or a run directory) or --preset NAME, one of them");
   if (flags.train) return training(flags, repeats);
@@ -207,13 +217,14 @@ void add_speed(CLI::App& app, Context& context) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command->add_option("--repeats", flags->repeats, "repeats of each measurement (default 7)")->type_name("N");
-  command->add_flag("--fingerprint", flags->fingerprint, "what this program computes, as numbers: equal numbers, equal bits");
+  command->add_flag("--fingerprint", flags->fingerprint, "what this program computes in f32, as numbers: equal numbers, equal bits");
   flags->machine.add(*command);
   command->footer(
       "The limit of decoding is the time to read every weight a byte is multiplied with, measured in the same run: no single text can be\n"
       "decoded faster unless the caches keep weights from one iteration to the next. That of training is one large matrix product.\n"
       "Stages of a training step: data (bytes made and hashed), attention (its projections) and its recurrence, memory (the n-gram rows),\n"
-      "experts, readout and head with the losses, loop (norms, gates, the dense path, the sum), update and retraction (the optimizer).\n"
+      "experts, readout and head with the losses, loop (norms, gates, the dense path, the sum), update (clearing gradients, the optimizer) "
+      "and retraction.\n"
       "Examples:\n"
       "  dormouse speed runs/a\n"
       "  dormouse speed model.dmexp --batch 16 --json\n"

@@ -47,7 +47,8 @@ void print_banner(const RunDirectory& directory, const RunConfig& config, const 
   base::log_line(fmt::format("  model    {}: {} parameters, depth {}, d {}, rows of {} bytes; {}", base::escape(config.run.preset),
                              count(parameter_count(config.model)), config.model.max_iter, config.model.d_model, train.seq_len,
                              trainer.optimizer().summary()));
-  base::log_line(fmt::format("  machine  {} threads, CPU level {}, products in {} by {}", base::threads(), ops::cpu_level(), train.compute,
+  base::log_line(fmt::format("  machine  {}, CPU level {}, products in {} by {}",
+                             base::human_count(static_cast<std::uint64_t>(base::threads()), "thread"), ops::cpu_level(), train.compute,
                              ops::gemm_library()));
   base::log_line("  memory   " + plan.text());
   base::log_line(
@@ -78,8 +79,15 @@ void print_summary(const RunDirectory& directory, const RunConfig& config, const
   const std::string run = base::shell_word(directory.name());
   base::log_line(
       fmt::format("files: {}/ (model.dmexp, checkpoint.safetensors, best.safetensors, config.toml, metrics.jsonl, log.txt)", run));
+  constexpr double kWorse = 0.005;  // bits per byte; a smaller rise says nothing
+  const bool worse = progress.last_bpb - progress.best_bpb > kWorse;
+  if (worse) {
+    base::log_line(fmt::format("best:  the held-out BPB rose after step {}, whose weights are kept: dormouse export {} --best",
+                               count(progress.best_step), run));
+    base::log_line(fmt::format("       (rather more text, or --steps {}, than a longer run)", progress.best_step));
+  }
   base::log_line(fmt::format("next:  dormouse generate {} -p \"Once upon a time\" -n 300", run));
-  if (config.train.steps > 0 || progress.finished()) {
+  if (!worse && (config.train.steps > 0 || progress.finished())) {
     base::log_line(
         fmt::format("       dormouse train --run {} --extend {}    (more training)", run, std::max<std::int64_t>(1, progress.step / 2)));
   }

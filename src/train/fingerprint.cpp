@@ -47,7 +47,7 @@ StepData step_data(const RunConfig& config) {
   return make_step_data({batch}, config.model);
 }
 
-void take(Fingerprint& print) {
+void compute(Fingerprint& print) {
   const RunConfig config = small_config();
   Trainer trainer(config, network::make_parameters(config.model, 1));
   const auto weights = network::read_weights(trainer.parameters(), config.model);
@@ -77,7 +77,7 @@ std::vector<Fingerprint> fingerprints(int most_threads) {
     for (int threads = 1; threads <= most_threads; ++threads) {
       base::set_threads(threads);
       Fingerprint print{.cpu_level = level, .gemm = ops::gemm_library(), .threads = threads};
-      take(print);
+      compute(print);
       all.push_back(print);
     }
   }

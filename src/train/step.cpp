@@ -25,7 +25,10 @@ Trainer::Trainer(const RunConfig& config, network::Parameters parameters)
       list_(network::list(parameters_, config_.model)),
       optimizer_(list_, optimizer_config(config_.train), ops::cpu_table()) {
   const auto& train = config_.train;
-  if (config_.model.use_engram) written_.reserve(static_cast<std::size_t>(table::kOrders * train.batch * train.seq_len * train.accum));
+  if (config_.model.use_engram) {
+    const std::int64_t rows = std::min(train.batch * train.seq_len * train.accum, config_.model.engram_rows);
+    written_.reserve(static_cast<std::size_t>(table::kOrders * rows));
+  }
 }
 
 bool Trainer::finite() const {

@@ -157,7 +157,7 @@ TEST(Threads, EveryWorkerFlushesDenormals) {
 #endif
 }
 
-TEST(Threads, ZeroMeansAllThatAreAvailable) { EXPECT_EQ(set_threads(0), available_threads()); }
+TEST(Threads, ZeroMeansAllThatAreAvailable) { EXPECT_EQ(set_threads(0), std::min(available_threads(), 64)); }
 
 TEST(Threads, AbsurdCountsAreUsageErrors) {
   EXPECT_THROW(set_threads(-1), UsageError);

@@ -90,6 +90,8 @@ TEST(Units, CountsForPeople) {
   EXPECT_EQ(human_count(999), "999");
   EXPECT_EQ(human_count(1204), "1,204");
   EXPECT_EQ(human_count(1234567), "1,234,567");
+  EXPECT_EQ(human_count(1, "thread"), "1 thread");
+  EXPECT_EQ(human_count(0, "thread"), "0 threads");
 }
 
 TEST(Units, DurationsForPeople) {

@@ -6,9 +6,9 @@ first=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
 train="train --config small.toml --data text.txt --steps 1"
 # shellcheck disable=SC2086
 taskset -c "$first" "$DORMOUSE" $train --run runs/one 2>err.txt || { cat err.txt; fail "one processor"; }
-grep -q 'machine *1 threads' err.txt || { cat err.txt; fail "on one processor a run takes one thread"; }
+grep -q 'machine *1 thread,' err.txt || { cat err.txt; fail "on one processor a run takes one thread"; }
 # shellcheck disable=SC2086
 expect 0 'machine *3 threads' $train --run runs/three -t 3
-expect 2 'error: 65 threads: give 1 to 64' $train --run runs/many -t 65
-expect 2 'error: 999 threads: give 1 to 64' $train --run runs/many -t 999
+expect 2 'error: 65 threads: give --threads 1 to 64' $train --run runs/many -t 65
+expect 2 'error: 999 threads: give --threads 1 to 64' $train --run runs/many -t 999
 finish

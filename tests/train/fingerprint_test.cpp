@@ -1,4 +1,4 @@
-// The fingerprint: the same every time, the same decoding at every thread count, another one where the kernels are others.
+// The fingerprint: the same every time, the same decoding at every thread count.
 #include "train/fingerprint.h"
 
 #include <gtest/gtest.h>
