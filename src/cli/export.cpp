@@ -18,6 +18,7 @@
 #include "network/dormouse/export.h"
 #include "network/dormouse/weights.h"
 #include "report/metrics.h"
+#include "train/signals.h"
 
 namespace dormouse::cli {
 namespace {
@@ -171,6 +172,7 @@ std::string next_command(const Plan& plan, const Flags& flags) {
 }
 
 int run(const Flags& flags) {
+  train::watch_signals();
   check_dtype(flags.dtype);
   const Plan plan = plan_of(flags);
   flags.machine.apply();

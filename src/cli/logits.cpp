@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "evaluate/bpb.h"
 #include "network/dormouse/model_file.h"
+#include "train/signals.h"
 
 namespace dormouse::cli {
 namespace {
@@ -36,6 +37,7 @@ void write_npy(const std::string& path, const tensor::Tensor& x) {
 }
 
 int run(const Flags& flags) {
+  train::watch_signals();
   flags.machine.apply();
   auto model = network::load_model(flags.model);
   const std::int64_t count = flags.bytes.empty() ? model.config.max_seq_len : count_flag(flags.bytes, "--bytes", 1);

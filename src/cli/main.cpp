@@ -107,6 +107,7 @@ int dispatch(int argc, char** argv, bool& json) {
     context.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
     json = json || std::string_view(argv[i]) == "--json";
   }
+  app.require_subcommand(0, 1);
   app.set_version_flag("--version", version_text, "version, commit, compiler, CPU level, GEMM library");
   app.footer(
       "Start with:\n"

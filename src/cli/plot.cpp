@@ -14,6 +14,7 @@
 #include "report/metrics.h"
 #include "report/panel.h"
 #include "report/plot.h"
+#include "train/signals.h"
 
 namespace dormouse::cli {
 namespace {
@@ -45,6 +46,7 @@ std::string left_out(const report::History& history) {
 }
 
 int run(const Flags& flags) {
+  train::watch_signals();
   if (flags.runs.size() > report::kMostRuns) {
     throw base::UsageError(fmt::format("{} runs in one plot; at most {} can be told apart", flags.runs.size(), report::kMostRuns));
   }

@@ -89,7 +89,7 @@ train::RunConfig training_config(const Flags& flags) {
   if (!flags.preset.empty()) request.preset = flags.preset;
   for (const auto& set : flags.set) request.typed.push_back(typed_set(set));
   if (!flags.batch.empty()) request.typed.push_back({"batch", flags.batch, "--batch " + flags.batch});
-  if (!flags.seq_len.empty()) request.typed.push_back({"seq_len", flags.seq_len, "--seq-len " + flags.seq_len});
+  if (!flags.seq_len.empty() && flags.model.empty()) request.typed.push_back({"seq_len", flags.seq_len, "--seq-len " + flags.seq_len});
   if (!flags.machine.compute.empty()) request.typed.push_back({"compute", flags.machine.compute, "--compute " + flags.machine.compute});
   auto config = train::resolve_new(request);
   if (flags.model.empty()) return config;
@@ -165,7 +165,7 @@ int training(const Flags& flags, std::int64_t repeats) {
 int fingerprint(const Flags& flags) {
   const auto all = train::fingerprints(base::threads());
   if (!flags.machine.json) {
-    print(fmt::format("| {:<8} | {:<13} | {:>7} | {:<16} | {:<16} |\n|{:-<10}|{:-<15}|{:->8}:|{:-<18}|{:-<18}|\n", "CPU level", "products",
+    print(fmt::format("| {:<9} | {:<13} | {:>7} | {:<16} | {:<16} |\n|{:-<11}|{:-<15}|{:->8}:|{:-<18}|{:-<18}|\n", "CPU level", "products",
                       "threads", "training", "decoding", "", "", "", "", ""));
   }
   for (const auto& one : all) {
@@ -190,9 +190,11 @@ int run(const Flags& flags) {
                      repeats = count_flag(flags.repeats, "--repeats", 1, kMostRepeats);
   flags.machine.apply();
   if (flags.fingerprint) {
-    const bool other =
-        flags.train || !(flags.model + flags.preset + flags.batch + flags.seq_len + flags.machine.compute).empty() || !flags.set.empty();
-    if (other) throw base::UsageError("--fingerprint computes one small model of its own; leave out the model and all settings of one");
+    const bool other = flags.train ||
+                       !(flags.model + flags.preset + flags.batch + flags.seq_len + flags.machine.compute + flags.machine.cpu).empty() ||
+                       !flags.set.empty();
+    if (other)
+      throw base::UsageError("--fingerprint computes one small model of its own; at every CPU level; leave out the model and all settings");
     return fingerprint(flags);
   }
   if (flags.model.empty() == flags.preset.empty())

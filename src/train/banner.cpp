@@ -84,7 +84,7 @@ void print_summary(const RunDirectory& directory, const RunConfig& config, const
   if (worse) {
     base::log_line(fmt::format("best:  the held-out BPB rose after step {}, whose weights are kept: dormouse export {} --best",
                                count(progress.best_step), run));
-    base::log_line(fmt::format("       (rather more text, or --steps {}, than a longer run)", progress.best_step));
+    base::log_line(fmt::format("       (rather more text, or a new --run with --steps {}, than a longer run)", progress.best_step));
   }
   base::log_line(fmt::format("next:  dormouse generate {} -p \"Once upon a time\" -n 300", run));
   if (!worse && (config.train.steps > 0 || progress.finished())) {
