@@ -101,7 +101,7 @@ Shown show_export(const std::filesystem::path& path) {
   line("flushed to zero", {"flushed", header.flushed}, human(header.flushed));
   if (header.bpb) {
     const std::string window = header.window ? fmt::format(" over {} B", human(*header.window)) : "";
-    line("bpb", {"bpb", *header.bpb}, fmt::format("{:.4f}{}, of the source before its weights were rounded", *header.bpb, window));
+    line("bpb", {"bpb", *header.bpb}, fmt::format("{:.4f}{}, of its source", *header.bpb, window));
   }
   if (header.window) out.metrics.emplace_back("window", *header.window);
   for (const auto& entry : header.tensors) {

@@ -35,8 +35,8 @@ void add_spread(std::vector<report::Metric>& metrics, const std::string& key, co
 }
 
 std::string heading(const std::string& name, std::int64_t repeats) {
-  return fmt::format("{}: {} thread{}, {}, {} repeats taking turns\n\n", name, base::threads(), base::threads() == 1 ? "" : "s",
-                     ops::cpu_level(), repeats);
+  return fmt::format("{}: {}, {}, {} repeats taking turns\n\n", name,
+                     base::human_count(static_cast<std::uint64_t>(base::threads()), "thread"), ops::cpu_level(), repeats);
 }
 
 network::Weights weights_of(const Flags& flags) {
@@ -194,7 +194,7 @@ int run(const Flags& flags) {
                        !(flags.model + flags.preset + flags.batch + flags.seq_len + flags.machine.compute + flags.machine.cpu).empty() ||
                        !flags.set.empty();
     if (other)
-      throw base::UsageError("--fingerprint computes one small model of its own; at every CPU level; leave out the model and all settings");
+      throw base::UsageError("--fingerprint computes one small model of its own at every CPU level; leave out the model and all settings");
     return fingerprint(flags);
   }
   if (flags.model.empty() == flags.preset.empty())

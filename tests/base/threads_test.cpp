@@ -8,6 +8,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <vector>

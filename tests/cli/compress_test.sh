@@ -23,7 +23,8 @@ expect 0 '' compress a.dmexp some.txt two.dmz --block 200 -t 2
 cmp -s some.dmz two.dmz || fail "two threads write another archive than one"
 expect 0 '' decompress a.dmexp some.dmz back -t 2
 cmp -s some.txt back || fail "two threads read otherwise than one"
-expect 0 'blocks?, [0-9]+ of them raw.*bytes/s' compress runs/a some.txt run.dmz --stats
+expect 0 'blocks, [0-9]+ of them raw.*bytes/s' compress runs/a some.txt run.dmz --stats --block 200
+expect 0 '1 block, [0-9]+ of them raw.*bytes/s' compress runs/a some.txt run.dmz --stats
 expect 0 'original bytes +3,000.*blocks +15 of 200 bytes.*checksums verified' info some.dmz
 expect 0 '"original_bytes":3000,.*"checksums":"verified"' info some.dmz --json
 expect 0 '"original_bytes":3000,.*"message_bpb":[0-9.]+' compress runs/a some.txt run.dmz --json
