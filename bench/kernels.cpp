@@ -21,6 +21,7 @@
 
 #include "base/random.h"
 #include "base/threads.h"
+#include "ops/cpu_level.h"
 #include "ops/ops.h"
 
 namespace dormouse::ops {
@@ -68,14 +69,19 @@ constexpr double arrays(double n) { return n * kElements * sizeof(float); }
 
 void add_products(std::vector<Kernel>& all) {
   const auto& t = cpu_table();
-  const auto gemm = [&](const char* name, const OpTable<float>& table, double floor, std::int64_t m, std::int64_t n, std::int64_t k) {
-    const Gemm size{.m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
+  const auto gemm = [&](const char* name, const OpTable<float>& table, double floor, std::int64_t m, std::int64_t n, std::int64_t k,
+                        Compute compute = Compute::f32) {
+    const Gemm size{.m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .compute = compute};
     all.push_back({name, Limit::product, floor, 2.0 * static_cast<double>(m * n * k),
                    [&table, size, a = values(m * k), b = values(k * n), c = values(m * n)] { table.gemm(size, a, b, c); }});
   };
   gemm("gemm_large", t, 0, 768, 768, 768);  // the limit itself
   gemm("gemm_projection", t, 0.25, kRows, kD, kD);
   gemm("gemm_rank", t, 0.24, kRows, kRank, kHidden);
+  if (native_i16()) {
+    gemm("gemm_i16_projection", t, 0.4, kRows, kD, kD, Compute::i16);
+    gemm("gemm_i16_rank", t, 0.31, kRows, kRank, kHidden, Compute::i16);
+  }
   gemm("gemm_own", cpu_table(true), 0.22, kRows, kD, kD);
 
   const Hidden hidden{.rows = kRows, .k = kRank, .f = kHidden, .r = kRank};

@@ -122,6 +122,15 @@ bool native_bf16() {
 #endif
 }
 
+bool native_i16() {
+  ensure_level();
+#if HWY_ARCH_X86 && (defined(__GNUC__) || defined(__clang__))
+  return kLevels[current].name == "avx512" && __builtin_cpu_supports("avx512vnni") != 0;
+#else
+  return false;
+#endif
+}
+
 bool cpu::onednn_ready() {
   if (!onednn_serves_level()) return false;
 #ifdef DORMOUSE_ONEDNN

@@ -16,6 +16,7 @@ std::vector<std::string> available_cpu_levels();
 void set_cpu_level(std::string_view level);
 std::string cpu_level();
 bool native_bf16();  // AVX512_BF16 present and not disabled by the level
+bool native_i16();   // AVX512_VNNI likewise
 
 std::string gemm_library();  // "oneDNN 2.6.3" or "own", at the present level
 

@@ -10,20 +10,10 @@
 #include <span>
 #include <string_view>
 
+#include "ops/gemm.h"
 #include "ops/narrow.h"
 
 namespace dormouse::ops {
-
-enum class Compute : std::uint8_t { f32, bf16 };
-
-// c[m,n] = op(a)[m,k] op(b)[k,n] (+ c when accumulate). Stored a is [m,k] (or [k,m] when transpose_a), b [k,n] (or [n,k]);
-// lda, ldb, ldc are the distances between stored rows. compute = bf16 rounds a and b to bf16 (nearest even), sums in f32.
-struct Gemm {
-  std::int64_t m = 0, n = 0, k = 0;
-  std::int64_t lda = 0, ldb = 0, ldc = 0;
-  bool transpose_a = false, transpose_b = false, accumulate = false;
-  Compute compute = Compute::f32;
-};
 
 // y[r,:] = g * x[r,:] * inv[r],  inv[r] = 1/sqrt(mean(x[r,:]^2) + eps).                            x, y [rows,d]; g [d]
 // dx = inv*(g*dy - x*inv^2*mean(g*dy*x)),  dg += sum_r dy*x*inv

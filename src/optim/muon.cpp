@@ -10,6 +10,7 @@ namespace dormouse::optim {
 
 namespace {
 
+using ops::Compute;
 using ops::Gemm;
 using ops::OpTable;
 using tensor::Dtype;
@@ -71,8 +72,9 @@ void symmetric_product(const OpTable<float>& table, const Gemm& shape, const flo
 // One matrix under iteration: the current value and a second buffer of its size, P and the two k x k buffers of the polynomial.
 class Iteration {
  public:
-  Iteration(const OpTable<float>& table, const Tensor& x)
+  Iteration(const OpTable<float>& table, const Tensor& x, Compute compute = Compute::f32)
       : table_(table),
+        compute_(compute),
         rows_(x.dim(0)),
         cols_(x.dim(1)),
         wide_(rows_ <= cols_),
@@ -95,7 +97,8 @@ class Iteration {
                      .ldb = cols_,
                      .ldc = side_,
                      .transpose_a = !wide_,
-                     .transpose_b = wide_};
+                     .transpose_b = wide_,
+                     .compute = compute_};
     symmetric_product(table_, shape, x.data<float>(), x.data<float>(), gram_.data<float>());
     return gram_;
   }
@@ -107,9 +110,11 @@ class Iteration {
     add_to_diagonal(p.b, inner_);
     factor_.fill_zero();
     add_to_diagonal(p.a, factor_);
-    const Gemm square{.m = side_, .n = side_, .k = side_, .lda = side_, .ldb = side_, .ldc = side_, .accumulate = true};
+    const Gemm square{
+        .m = side_, .n = side_, .k = side_, .lda = side_, .ldb = side_, .ldc = side_, .accumulate = true, .compute = compute_};
     symmetric_product(table_, square, gram_.data<float>(), inner_.data<float>(), factor_.data<float>());  // both are polynomials of P
-    const Gemm product{.m = rows_, .n = cols_, .k = side_, .lda = wide_ ? side_ : cols_, .ldb = wide_ ? cols_ : side_, .ldc = cols_};
+    const Gemm product{
+        .m = rows_, .n = cols_, .k = side_, .lda = wide_ ? side_ : cols_, .ldb = wide_ ? cols_ : side_, .ldc = cols_, .compute = compute_};
     const Tensor& left = wide_ ? factor_ : value_;
     const Tensor& right = wide_ ? value_ : factor_;
     table_.gemm(product, left.data<float>(), right.data<float>(), next_.data<float>());
@@ -139,6 +144,7 @@ class Iteration {
 
  private:
   const OpTable<float>& table_;
+  Compute compute_;
   std::int64_t rows_, cols_;
   bool wide_;
   std::int64_t side_;
@@ -147,10 +153,10 @@ class Iteration {
 
 }  // namespace
 
-void newton_schulz(const OpTable<float>& table, const Tensor& x, std::int64_t steps) {
+void newton_schulz(const OpTable<float>& table, const Tensor& x, std::int64_t steps, Compute compute) {
   if (x.size() == 0) return;
   const double norm = std::sqrt(table.sum_squares(x.size(), x.data<float>()));
-  Iteration iteration(table, x);
+  Iteration iteration(table, x, compute);
   iteration.start(1 / std::max(norm, static_cast<double>(kNormFloor)), x);
   for (std::int64_t i = 0; i < steps; ++i) iteration.apply(kNewtonSchulz);
   x.copy_from(iteration.value());

@@ -10,8 +10,8 @@
 namespace dormouse::optim {
 
 // X [rows, cols] <- Newton-Schulz(X) with (3.4445, -4.7750, 2.0315), `steps` iterations on X / max(||X||_F, 1e-7), oriented to
-// rows <= cols inside. A zero matrix stays zero. Source: Keller Jordan, Muon.
-void newton_schulz(const ops::OpTable<float>& table, const tensor::Tensor& x, std::int64_t steps);
+// rows <= cols inside. A zero matrix stays zero. compute: of all products. Source: Keller Jordan, Muon.
+void newton_schulz(const ops::OpTable<float>& table, const tensor::Tensor& x, std::int64_t steps, ops::Compute compute = ops::Compute::f32);
 
 // Columns to unit L2, then rows, norms floored at 1e-7 (Muon+, arXiv 2602.21545). transposed: x holds the transpose of the
 // matrix meant (a weight stored [in,out]), so its rows come first, then its columns.

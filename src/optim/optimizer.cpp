@@ -211,7 +211,7 @@ bool Optimizer::step_matrix(const Slot& slot, double lr, const Tensor& value, co
 
   const bool transposed = stored_transposed(*slot.parameter);
   const Tensor update = momentum.clone();
-  newton_schulz(*table_, update, config_.ns_steps);
+  newton_schulz(*table_, update, config_.ns_steps, config_.ns_compute);
   column_row_normalize(*table_, update, transposed);
 
   const auto fan_in = static_cast<double>(transposed ? value.dim(0) : value.dim(1));

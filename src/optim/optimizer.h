@@ -29,6 +29,7 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double muon_momentum = 0.95;
   std::int64_t ns_steps = 8;
+  ops::Compute ns_compute = ops::Compute::f32;  // of the products of Newton-Schulz
   double mult_muon = 1, mult_qk = 1, mult_dense = 4, mult_table = 3, mult_embedding = 2, mult_rest = 1;
   std::int64_t retract_every = 1, retract_iters = 3;
 };

@@ -263,6 +263,7 @@ optim::OptimizerConfig optimizer_config(const TrainConfig& train) {
   config.weight_decay = train.wd;
   config.grad_clip = train.grad_clip;
   config.ns_steps = train.ns_steps;
+  if (const ops::Compute compute = compute_of(train.compute); compute == ops::Compute::i16) config.ns_compute = compute;
   config.mult_muon = train.mult_muon;
   config.mult_qk = train.mult_qk;
   config.mult_dense = train.mult_dense;
@@ -276,12 +277,21 @@ optim::OptimizerConfig optimizer_config(const TrainConfig& train) {
 
 ops::Compute compute_of(std::string_view name) {
   if (name.empty() || name == "f32") return ops::Compute::f32;
-  if (name != "bf16") throw base::UsageError(fmt::format("--compute {}: choose f32 or bf16", base::escape(name)));
-  if (!ops::native_bf16()) {
-    throw base::UsageError(
-        fmt::format("--compute bf16 needs a CPU with AVX512_BF16 (this run uses level {}); use --compute f32", ops::cpu_level()));
+  const auto refuse_without = [&](bool native, std::string_view instructions) {
+    if (!native) {
+      throw base::UsageError(fmt::format("--compute {} needs a CPU with {} (this run uses level {}); use --compute f32", name, instructions,
+                                         ops::cpu_level()));
+    }
+  };
+  if (name == "bf16") {
+    refuse_without(ops::native_bf16(), "AVX512_BF16");
+    return ops::Compute::bf16;
   }
-  return ops::Compute::bf16;
+  if (name == "i16") {
+    refuse_without(ops::native_i16(), "AVX512_VNNI");
+    return ops::Compute::i16;
+  }
+  throw base::UsageError(fmt::format("--compute {}: choose f32, bf16 or i16", base::escape(name)));
 }
 
 }  // namespace dormouse::train

@@ -108,7 +108,7 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
   visit(Field{.name = "retract_iters", .doc = "iterations of a retraction", .min = 1, .max = 64}, c.retract_iters);
   visit(Field{.name = "decay_fraction", .doc = "share of the run in which the learning rate decays", .min = 0, .max = 1}, c.decay_fraction);
   visit(Field{.name = "seed", .doc = "of the weights and the order of the data", .min = 0, .max = 9e15}, c.seed);
-  visit(Field{.name = "compute", .doc = "input type of the matrix products", .choices = "|f32|bf16"}, c.compute);
+  visit(Field{.name = "compute", .doc = "input type of the matrix products", .choices = "|f32|bf16|i16"}, c.compute);
   visit(Field{.name = "log_every", .doc = "steps between log lines; 0: every 5 seconds", .min = 0, .max = 1e12, .progress = true},
         c.log_every);
   visit(Field{.name = "eval_every", .doc = "steps between evaluations; 0: every tenth of the run", .min = 0, .max = 1e12, .progress = true},
@@ -167,7 +167,7 @@ std::string changed_key(const RunConfig& config, const RunConfig& saved);
 RunConfig load_config(const std::filesystem::path& config_toml);
 
 optim::OptimizerConfig optimizer_config(const TrainConfig& train);
-// The type that --compute or the key `compute` names; "" is the default, f32. base::UsageError: unknown, or bf16 on a CPU without it.
+// The type that --compute or the key `compute` names; "" is the default, f32. base::UsageError: unknown, or a CPU without its instructions.
 ops::Compute compute_of(std::string_view name);
 
 }  // namespace dormouse::train

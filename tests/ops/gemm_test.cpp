@@ -1,6 +1,7 @@
 // Every GEMM of the CPU column against f64, at every CPU level of this machine.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -217,6 +218,154 @@ TEST_F(Gemms, RepeatedCallsHaveTheSameBits) {
       }
     }
   }
+}
+
+// |result - other| over |a||b| of its row and column, and how it stands in all elements.
+struct Difference {
+  double worst = 0, root_mean_square = 0;
+};
+template <class Other>
+Difference difference(const Problem& p, const std::vector<float>& result, const Other& other) {
+  const Gemm& g = p.g;
+  const auto norm = [&](const std::vector<float>& x, std::int64_t first, std::int64_t step) {
+    double sum = 0;
+    for (std::int64_t q = 0; q < g.k; ++q) sum += std::pow(static_cast<double>(x[static_cast<std::size_t>(first + q * step)]), 2);
+    return std::sqrt(sum);
+  };
+  Difference d;
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    const double row = g.transpose_a ? norm(p.a, i, g.lda) : norm(p.a, i * g.lda, 1);
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      const double column = g.transpose_b ? norm(p.b, j * g.ldb, 1) : norm(p.b, j, g.ldb);
+      const auto at = static_cast<std::size_t>(i * g.ldc + j);
+      const double error = std::abs(static_cast<double>(result[at]) - static_cast<double>(other[at])) / std::max(row * column, 1e-30);
+      d.worst = std::max(d.worst, error);
+      d.root_mean_square += error * error / static_cast<double>(g.m * g.n);
+    }
+    for (std::int64_t j = g.n; j < g.ldc; ++j) {
+      if (result[static_cast<std::size_t>(i * g.ldc + j)] != kGuard) d.worst = 1e30;
+    }
+  }
+  d.root_mean_square = std::sqrt(d.root_mean_square);
+  return d;
+}
+
+std::vector<double> exact(const Problem& p, Compute compute) {
+  const std::vector<double> a(p.a.begin(), p.a.end()), b(p.b.begin(), p.b.end());
+  std::vector<double> c(p.c.begin(), p.c.end());
+  Gemm g = p.g;
+  g.compute = compute;
+  reference_table<double>().gemm(g, a.data(), b.data(), c.data());
+  return c;
+}
+
+class WholeNumbers : public Gemms {
+ protected:
+  void SetUp() override {
+    Gemms::SetUp();
+    if (!native_i16()) GTEST_SKIP() << "no AVX512_VNNI on this machine";
+  }
+};
+
+const std::int64_t kWholeShapes[][3] = {{1, 64, 64},  {11, 65, 65},   {12, 64, 512},    {13, 96, 513}, {97, 70, 130},
+                                        {64, 64, 67}, {200, 100, 20}, {130, 161, 1025}, {5, 3, 700},   {96, 128, 96}};
+
+// The rounding of the inputs errs by 9e-6 |a||b|: what is left out, scaled wrongly or rounded towards zero errs by more, and so does the
+// difference to the same product in f64 of the same rounded inputs (where norms rounded in f32 turn a few of them).
+TEST_F(WholeNumbers, MatchTheReferenceAtEveryShapeAndTranspose) {
+  for (const bool portable : {false, true}) {
+    for (const auto& shape : kWholeShapes) {
+      for (int transposes = 0; transposes < 4; ++transposes) {
+        for (const bool accumulate : {false, true}) {
+          Problem p = make_problem(shape[0], shape[1], shape[2], transposes, accumulate, accumulate ? 5 : 0);
+          p.g.compute = Compute::i16;
+          const std::vector<float> result = run(cpu_table(portable), p);
+          const Difference same = difference(p, result, exact(p, Compute::i16)), original = difference(p, result, exact(p, Compute::f32));
+          ASSERT_LT(same.root_mean_square, 2e-6) << describe(p, cpu_table());
+          ASSERT_LT(same.worst, 3e-5) << describe(p, cpu_table());
+          ASSERT_LT(original.root_mean_square, 1.2e-5) << describe(p, cpu_table());
+          if (p.g.whole()) {
+            ASSERT_GT(original.root_mean_square, 4e-6) << describe(p, cpu_table()) << ": were these whole numbers at all?";
+          }
+        }
+      }
+    }
+  }
+}
+
+// Rows of one value have the largest sums that the scale allows, and all their roundings go one way: by 1/4066 at most each, k being 512.
+// A lone value is the largest number. An overflow would err by more than the product.
+TEST_F(WholeNumbers, NeitherFullNorSparseRowsOverflow) {
+  for (const std::int64_t k : {64, 511, 512, 513, 1024, 4096}) {
+    for (int transposes = 0; transposes < 4; ++transposes) {
+      for (const float value : {1.0F, -1.0F, 3e-7F, 1e12F}) {
+        Problem p = make_problem(14, 66, k, transposes, false, 0);
+        p.g.compute = Compute::i16;
+        std::fill(p.a.begin(), p.a.end(), value);
+        std::fill(p.b.begin(), p.b.end(), 2.0F);
+        ASSERT_LT(difference(p, run(cpu_table(), p), exact(p, Compute::f32)).worst, 5e-4) << describe(p, cpu_table()) << " " << value;
+        std::fill(p.a.begin(), p.a.end(), 0.0F);
+        for (std::int64_t i = 0; i < p.g.m; ++i) p.a[static_cast<std::size_t>(p.g.transpose_a ? i : i * p.g.lda)] = value;
+        ASSERT_LT(difference(p, run(cpu_table(), p), exact(p, Compute::f32)).worst, 5e-4) << describe(p, cpu_table()) << " " << value;
+      }
+    }
+  }
+}
+
+TEST_F(WholeNumbers, ZerosStayZeroAndWhatIsNotFiniteShows) {
+  for (int transposes = 0; transposes < 4; ++transposes) {
+    Problem p = make_problem(30, 70, 600, transposes, false, 0);
+    p.g.compute = Compute::i16;
+    const auto a = [&](std::int64_t i, std::int64_t q) -> float& {
+      return p.a[static_cast<std::size_t>(p.g.transpose_a ? q * p.g.lda + i : i * p.g.lda + q)];
+    };
+    for (std::int64_t q = 0; q < p.g.k; ++q) {
+      a(3, q) = 0;
+      a(5, q) *= 1e-20F;  // below the smallest norm
+    }
+    a(7, 599) = std::nanf("");
+    a(8, 0) = HUGE_VALF;
+    a(9, 300) = 1e30F;  // its square is not finite
+    const std::vector<float> c = run(cpu_table(), p);
+    for (std::int64_t i = 0; i < p.g.m; ++i) {
+      for (std::int64_t j = 0; j < p.g.n; ++j) {
+        const float value = c[static_cast<std::size_t>(i * p.g.ldc + j)];
+        if (i == 3 || i == 5) {
+          ASSERT_EQ(value, 0) << i;
+        } else if (i >= 7 && i <= 9) {
+          ASSERT_TRUE(std::isnan(value)) << i;
+        } else {
+          ASSERT_TRUE(std::isfinite(value) && value != 0) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(WholeNumbers, ARowHasTheSameBitsWhateverStandsBesideItAndForEveryThreadCount) {
+  for (int transposes = 0; transposes < 4; transposes += 2) {
+    Problem whole = make_problem(200, 96, 600, transposes, true, 0);
+    whole.g.compute = Compute::i16;
+    const std::vector<float> all = run(cpu_table(), whole);
+    for (const int threads : {1, 2, 3, 7}) {
+      base::set_threads(threads);
+      for (const std::int64_t m : {1, 5, 12, 13, 100, 200}) {
+        Problem part = whole;
+        part.g.m = m;
+        const std::vector<float> few = run(cpu_table(), part);
+        ASSERT_TRUE(std::equal(few.begin(), few.begin() + m * 96, all.begin())) << m << " rows, " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST_F(WholeNumbers, AreRefusedAtALowerLevel) {
+  set_cpu_level("scalar");
+  Problem p = make_problem(4, 64, 64, 0, false, 0);
+  p.g.compute = Compute::i16;
+  EXPECT_THROW(run(cpu_table(), p), std::exception);
+  p.g.n = p.g.ldc = 63;
+  EXPECT_NO_THROW(run(cpu_table(), p)) << "narrow products are f32";
 }
 
 TEST_F(Gemms, UnknownOrUnavailableLevelsAreRefusedWithTheChoices) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "ops/cpu_level.h"
 #include "ops/ops.h"
 
 namespace dormouse::optim {
@@ -117,6 +118,18 @@ TEST_P(Muon, NewtonSchulzMapsSingularValuesByThePolynomial) {
       newton_schulz(table(), x, 5);
       EXPECT_LT(largest_difference(x, expected), size.tolerance) << wide << " " << size.columns;
     }
+  }
+}
+
+TEST_P(Muon, NewtonSchulzInWholeNumbersHasTheSameDirection) {
+  if (!ops::native_i16()) GTEST_SKIP() << "no AVX512_VNNI on this machine";
+  for (const Shape& shape : {Shape{150, 140}, Shape{100, 300}}) {
+    const Tensor x = random(shape, 3), y = x.clone();
+    newton_schulz(table(), x, 5);
+    newton_schulz(table(), y, 5, ops::Compute::i16);
+    const double difference = largest_difference(x, y);
+    EXPECT_LT(difference, 1e-3) << shape.text();  // elements are about 0.08
+    EXPECT_GT(difference, 0) << shape.text();
   }
 }
 

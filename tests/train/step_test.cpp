@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "ops/cpu_level.h"
 #include "support.h"
 
 namespace dormouse::train {
@@ -39,6 +41,25 @@ TEST(Step, TheGradientOfTheMemoryIsThatOfItsOwnRowsAndOfNoStepBefore) {
     }
   }
   EXPECT_GT(written, 0);
+}
+
+// i16 follows f32: the same losses within the rounding of its inputs, and not the very same.
+TEST(Step, WholeNumbersTrainLikeF32) {
+  if (!ops::native_i16()) GTEST_SKIP() << "no AVX512_VNNI on this machine";
+  RunConfig config = testing::small_config(2, 40);
+  config.model.d_model = 64;
+  config.model.head_dim = 32;
+  const StepData data = step_of(config, testing::some_text(400));
+  Trainer exact(config, network::make_parameters(config.model, 1));
+  config.train.compute = "i16";
+  Trainer whole(config, network::make_parameters(config.model, 1));
+  double largest = 0;
+  for (int step = 0; step < 20; ++step) {
+    const double a = exact.step(data, 3e-3, false).loss, b = whole.step(data, 3e-3, false).loss;
+    largest = std::max(largest, std::abs(a - b));
+  }
+  EXPECT_LT(largest, 5e-3);
+  EXPECT_GT(largest, 0);
 }
 
 }  // namespace

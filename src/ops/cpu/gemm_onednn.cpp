@@ -130,7 +130,9 @@ void gemm_onednn(const Gemm& g, const float* a, const float* b, float* c) {
     for (std::int64_t i = 0; i < g.m; ++i) std::memset(c + i * g.ldc, 0, static_cast<std::size_t>(g.n) * sizeof(float));
     return;
   }
-  if (g.compute == Compute::bf16) {
+  if (g.whole()) {
+    gemm_i16(g, a, b, c);
+  } else if (g.compute == Compute::bf16) {
     matmul_bf16(g, a, b, c);
   } else if (matmul_is_faster(g)) {
     matmul(g, a, b, c);

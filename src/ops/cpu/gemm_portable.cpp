@@ -243,6 +243,10 @@ void gemm_portable(const Gemm& g, const float* a_data, const float* b_data, floa
     if (!g.accumulate) clear(g, c);
     return;
   }
+  if (g.whole()) {
+    gemm_i16(g, a_data, b_data, c);
+    return;
+  }
   Operand a{a_data, g.lda, g.transpose_a};
   Operand b{b_data, g.ldb, g.transpose_b};
   if (g.compute == Compute::bf16) {
@@ -254,24 +258,11 @@ void gemm_portable(const Gemm& g, const float* a_data, const float* b_data, floa
   const std::int64_t width = strip_width();
   float* packed = scratch(Slot::pack_b, packed_size(g.k, g.n));
   for_ranges(g.n, width, g.n * g.k, [&](std::int64_t begin, std::int64_t end) { pack_columns(b, g.k, g.n, begin, end, packed); });
-  // A grid of tasks: rows first, columns only where there are fewer row pieces than threads.
-  const std::int64_t threads = g.m * g.n * g.k < kSerialProducts ? 1 : team_size();
-  const std::int64_t row_pieces = std::min(threads, ceil_div(g.m, 12));
-  const std::int64_t strips = ceil_div(g.n, width);
-  const std::int64_t column_pieces = std::min(strips, threads / row_pieces);
-  const auto task = [&](std::int64_t index) {
-    const std::int64_t tiles = ceil_div(g.m, 12);
-    const std::int64_t r = index / column_pieces;
-    const std::int64_t s = index % column_pieces;
-    const std::int64_t row_begin = tiles * r / row_pieces * 12;
-    const std::int64_t row_end = std::min(g.m, tiles * (r + 1) / row_pieces * 12);
-    const PackedGemm part{
-        row_end - row_begin, g.n, g.k, g.ldc, strips * s / column_pieces * width, std::min(g.n, strips * (s + 1) / column_pieces * width),
-        g.accumulate};
+  constexpr std::int64_t kTileRows = 12;
+  for_grid(ceil_div(g.m, kTileRows), ceil_div(g.n, width), g.m * g.n * g.k < kSerialProducts, [&](const GridPart& p) {
+    const std::int64_t row_begin = p.row_begin * kTileRows, row_end = std::min(g.m, p.row_end * kTileRows);
+    const PackedGemm part{row_end - row_begin, g.n, g.k, g.ldc, p.column_begin * width, std::min(g.n, p.column_end * width), g.accumulate};
     gemm_packed(part, {a.data + (a.transposed ? row_begin : row_begin * a.ld), a.ld, a.transposed}, packed, c + row_begin * g.ldc);
-  };
-  for_ranges(row_pieces * column_pieces, 1, threads == 1 ? 0 : kSerialElements, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) task(i);
   });
 }
 

@@ -66,6 +66,24 @@ void for_ranges(std::int64_t n, std::int64_t grain, std::int64_t elements, const
   });
 }
 
+// A grid of rows by columns, for results whose elements do not meet: rows are cut first, columns only where there are fewer rows than
+// threads.
+struct GridPart {
+  std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
+};
+template <class Body>
+void for_grid(std::int64_t rows, std::int64_t columns, bool serial, const Body& body) {
+  const std::int64_t threads = serial ? 1 : team_size();
+  const std::int64_t row_pieces = std::min(threads, rows);
+  const std::int64_t column_pieces = std::min(columns, threads / row_pieces);
+  for_ranges(row_pieces * column_pieces, 1, threads == 1 ? 0 : kSerialElements, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t r = i / column_pieces, s = i % column_pieces;
+      body(GridPart{rows * r / row_pieces, rows * (r + 1) / row_pieces, columns * s / column_pieces, columns * (s + 1) / column_pieces});
+    }
+  });
+}
+
 // Fixed blocks of rows for reductions over rows: the cut depends on `rows` alone, so sums of per-block partial results, added
 // in block order, have the same bits for every thread count.
 struct RowBlocks {

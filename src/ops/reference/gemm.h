@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "base/half.h"
 #include "ops/ops.h"
@@ -13,11 +15,45 @@ namespace dormouse::ops::reference {
 
 template <class T>
 T round_operand(T x, Compute compute) {
-  return compute == Compute::f32 ? x : static_cast<T>(base::f32_from_bf16(base::bf16_from_f32(static_cast<float>(x))));
+  return compute != Compute::bf16 ? x : static_cast<T>(base::f32_from_bf16(base::bf16_from_f32(static_cast<float>(x))));
+}
+
+// Vectors [count,k] as Compute::i16 reads them. at(i, p): element p of vector i.
+template <class T, class At>
+std::vector<T> whole_numbers(std::int64_t count, std::int64_t k, const At& at) {
+  std::vector<T> out;
+  const std::int64_t blocks = (k + kI16Block - 1) / kI16Block, even = ((k + blocks - 1) / blocks + 1) / 2 * 2;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t first = 0; first < k; first += even) {
+      const std::int64_t last = std::min(k, first + even);
+      T squares = 0, most = 0;
+      for (std::int64_t p = first; p < last; ++p) {
+        squares += at(i, p) * at(i, p);
+        most = std::max(most, std::abs(at(i, p)));
+      }
+      const T norm = std::sqrt(squares), scale = std::max(norm / static_cast<T>(kI16Norm), most / static_cast<T>(kI16Largest));
+      for (std::int64_t p = first; p < last; ++p) {
+        T x = 0;
+        if (!std::isfinite(norm)) x = std::numeric_limits<T>::quiet_NaN();
+        if (norm >= static_cast<T>(kI16Smallest) && std::isfinite(norm)) x = std::round(at(i, p) / scale) * scale;
+        out.push_back(x);
+      }
+    }
+  }
+  return out;
 }
 
 template <class T>
 void gemm(const Gemm& g, const T* a, const T* b, T* c) {
+  if (g.whole()) {
+    const auto rows =
+        whole_numbers<T>(g.m, g.k, [&](std::int64_t i, std::int64_t p) { return g.transpose_a ? a[p * g.lda + i] : a[i * g.lda + p]; });
+    const auto columns =
+        whole_numbers<T>(g.n, g.k, [&](std::int64_t j, std::int64_t p) { return g.transpose_b ? b[j * g.ldb + p] : b[p * g.ldb + j]; });
+    gemm<T>({.m = g.m, .n = g.n, .k = g.k, .lda = g.k, .ldb = g.k, .ldc = g.ldc, .transpose_b = true, .accumulate = g.accumulate},
+            rows.data(), columns.data(), c);
+    return;
+  }
   const auto at = [&](std::int64_t i, std::int64_t p) {
     return round_operand(g.transpose_a ? a[p * g.lda + i] : a[i * g.lda + p], g.compute);
   };
