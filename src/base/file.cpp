@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -300,6 +302,14 @@ bool is_temporary_of(std::string_view name, std::string_view base) {
   if (!name.starts_with(base) || !name.substr(base.size()).starts_with(kTemporary)) return false;
   const std::string_view pid = name.substr(base.size() + kTemporary.size());
   return !pid.empty() && pid.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool is_being_written(std::string_view temporary) {
+  ::pid_t pid = 0;
+  const std::string_view digits = temporary.substr(temporary.rfind('.') + 1);
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), pid);
+  if (error != std::errc() || end != digits.end() || pid <= 0) return false;
+  return ::kill(pid, 0) == 0 || errno == EPERM;
 }
 
 namespace {

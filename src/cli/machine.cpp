@@ -29,7 +29,7 @@ void Machine::apply_cpu_level() const { ops::set_cpu_level(cpu); }
 
 void Machine::apply() const {
   apply_cpu_level();
-  base::set_threads(threads.empty() ? 0 : static_cast<int>(base::parse_count(threads, "--threads", 1024)));
+  base::set_threads(threads.empty() ? 0 : static_cast<int>(count_flag(threads, "--threads", 1, 1024)));
 }
 
 ops::Compute Machine::compute_type() const { return train::compute_of(compute); }

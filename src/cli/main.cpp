@@ -136,6 +136,7 @@ int dispatch(int argc, char** argv, bool& json) {
     throw base::UsageError(mismatch_text(error.what()));
   } catch (const CLI::RequiredError& error) {
     const auto asked = app.get_subcommands();
+    for (const auto* command : asked) refuse_extras(app, *command);  // a mistyped flag rather than the argument that it took
     throw base::UsageError(asked.empty() ? base::escape(error.what(), 400) : missing_text(*asked.front(), error.what()));
   } catch (const CLI::ParseError& error) {
     throw base::UsageError(base::escape(error.what(), 400));

@@ -80,7 +80,8 @@ void refuse_foreign(const RunDirectory& directory) {
 void remove_stale_temporaries(const RunDirectory& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory.root, ignored)) {
-    if (is_temporary(entry.path().filename().string())) std::filesystem::remove(entry.path(), ignored);
+    const std::string name = entry.path().filename().string();
+    if (is_temporary(name) && !base::is_being_written(name)) std::filesystem::remove(entry.path(), ignored);
   }
 }
 
