@@ -304,11 +304,11 @@ bool is_temporary_of(std::string_view name, std::string_view base) {
   return !pid.empty() && pid.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-bool is_being_written(std::string_view temporary) {
+bool is_written_by_another(std::string_view temporary) {
   ::pid_t pid = 0;
   const std::string_view digits = temporary.substr(temporary.rfind('.') + 1);
-  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), pid);
-  if (error != std::errc() || end != digits.end() || pid <= 0) return false;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
+  if (error != std::errc() || end != digits.data() + digits.size() || pid <= 0 || pid == ::getpid()) return false;
   return ::kill(pid, 0) == 0 || errno == EPERM;
 }
 

@@ -48,8 +48,8 @@ void for_chunks(const File& file, std::uint64_t at, std::uint64_t bytes,
 
 // `name` is what a killed writer of the file `base` leaves behind: "<base>.tmp.<digits>".
 bool is_temporary_of(std::string_view name, std::string_view base);
-// Whether the process that a temporary is named after lives, so that the file may still get its final name.
-bool is_being_written(std::string_view temporary);
+// Whether the process that a temporary is named after is another one and lives, so that the file may still get its final name.
+bool is_written_by_another(std::string_view temporary);
 
 // Unlinks the temporaries that are being written, and lets nobody write another: for a process that ends now.
 void remove_temporaries();

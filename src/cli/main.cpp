@@ -56,6 +56,11 @@ void refuse_extras(const CLI::App& app, const CLI::App& command) {
                                      near.empty() ? "" : fmt::format(", did you mean `{}`?", near), top ? "" : command.get_name() + " "));
 }
 
+void refuse_all_extras(const CLI::App& app) {
+  refuse_extras(app, app);
+  for (const auto* command : app.get_subcommands()) refuse_extras(app, *command);
+}
+
 // An empty value would pass for a flag left out. A prompt may be empty.
 void refuse_empty_values(const CLI::App& command) {
   for (const auto* option : command.get_options()) {
@@ -136,18 +141,17 @@ int dispatch(int argc, char** argv, bool& json) {
     throw base::UsageError(mismatch_text(error.what()));
   } catch (const CLI::RequiredError& error) {
     const auto asked = app.get_subcommands();
-    for (const auto* command : asked) refuse_extras(app, *command);  // a mistyped flag rather than the argument that it took
+    refuse_all_extras(app);  // a mistyped flag rather than the argument that it took
     throw base::UsageError(asked.empty() ? base::escape(error.what(), 400) : missing_text(*asked.front(), error.what()));
   } catch (const CLI::ParseError& error) {
     throw base::UsageError(base::escape(error.what(), 400));
   }
   const auto commands = app.get_subcommands();
-  refuse_extras(app, app);
+  refuse_all_extras(app);
   if (commands.empty()) {
     std::fputs(app.help().c_str(), stderr);
     return 2;
   }
-  refuse_extras(app, *commands.front());
   refuse_empty_values(*commands.front());
   return context.action();
 }

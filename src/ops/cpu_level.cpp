@@ -122,9 +122,9 @@ bool native_bf16() {
 #endif
 }
 
-bool native_i16() {
+bool native_vnni() {
   ensure_level();
-#if HWY_ARCH_X86 && (defined(__GNUC__) || defined(__clang__))
+#if defined(__x86_64__)
   return kLevels[current].name == "avx512" && __builtin_cpu_supports("avx512vnni") != 0;
 #else
   return false;

@@ -16,7 +16,7 @@ std::vector<std::string> available_cpu_levels();
 void set_cpu_level(std::string_view level);
 std::string cpu_level();
 bool native_bf16();  // AVX512_BF16 present and not disabled by the level
-bool native_i16();   // AVX512_VNNI likewise
+bool native_vnni();  // AVX512_VNNI likewise: Compute::i16, and decoding's products with codes
 
 std::string gemm_library();  // "oneDNN 2.6.3" or "own", at the present level
 

@@ -8,12 +8,12 @@ namespace dormouse::ops {
 // How a product reads its inputs. bf16 rounds them to bf16 (nearest even) and sums in f32.
 // i16: k is cut into ceil(k / 512) blocks of equal (even) size. In a block every row of op(a) and every column of op(b) has one scale,
 //   s = max(norm / 46000, most / 32767) with `norm` its Euclidean norm, `most` its largest |x|,
-// and x counts as round(x/s) s. So |sum| < 2^31: sums of a block are exact, whatever the order. A value is rounded by at most
-// 1/92000 of the norm: a product is wrong by about 1e-5 |a||b|, and by 5e-4 |a||b| at most, where all values of a row are equal and all
-// roundings go one way. A norm below 1e-18 counts as 0; one that is not finite (from 1.8e19 on) makes NaN of its whole row or column.
+// and x counts as round(x/s) s. So |sum| <= (46000 + sqrt(512)/2)^2 < 2^31: sums of a block are exact, whatever the order. A product is
+// wrong by about 1e-5 |a||b|, and by 7e-4 |a||b| at most, where all roundings of a row go one way (all its values equal, say). A norm below
+// 1e-16 counts as 0: the squares of such values may be denormal. One that is not finite (from 1.8e19 on) makes NaN of its row or column.
 enum class Compute : std::uint8_t { f32, bf16, i16 };
 inline constexpr std::int64_t kI16Block = 512;
-inline constexpr float kI16Norm = 46000, kI16Largest = 32767, kI16Smallest = 1e-18F;
+inline constexpr float kI16Norm = 46000, kI16Largest = 32767, kI16Smallest = 1e-16F;
 
 // c[m,n] = op(a)[m,k] op(b)[k,n] (+ c when accumulate). Stored a is [m,k] (or [k,m] when transpose_a), b [k,n] (or [n,k]);
 // lda, ldb, ldc are the distances between stored rows.

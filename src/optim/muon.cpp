@@ -72,7 +72,7 @@ void symmetric_product(const OpTable<float>& table, const Gemm& shape, const flo
 // One matrix under iteration: the current value and a second buffer of its size, P and the two k x k buffers of the polynomial.
 class Iteration {
  public:
-  Iteration(const OpTable<float>& table, const Tensor& x, Compute compute = Compute::f32)
+  Iteration(const OpTable<float>& table, const Tensor& x, Compute compute)
       : table_(table),
         compute_(compute),
         rows_(x.dim(0)),
@@ -171,7 +171,7 @@ void column_row_normalize(const OpTable<float>& table, const Tensor& x, bool tra
 
 void retract(const OpTable<float>& table, const Tensor& x, std::int64_t iterations) {
   if (x.size() == 0) return;
-  Iteration iteration(table, x);
+  Iteration iteration(table, x, Compute::f32);
   iteration.gram(x);
   iteration.start(1 / (kRetractMargin * iteration.largest_singular_value()), x);
   for (std::int64_t i = 0; i < iterations; ++i) iteration.apply(kPolar);
@@ -180,7 +180,7 @@ void retract(const OpTable<float>& table, const Tensor& x, std::int64_t iteratio
 
 double orthonormality_error(const OpTable<float>& table, const Tensor& x) {
   if (x.size() == 0) return 0;
-  Iteration iteration(table, x);
+  Iteration iteration(table, x, Compute::f32);
   const Tensor& difference = iteration.gram(x);
   add_to_diagonal(-1, difference);
   return std::sqrt(table.sum_squares(difference.size(), difference.data<float>())) / static_cast<double>(difference.dim(0));

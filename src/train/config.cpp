@@ -263,7 +263,7 @@ optim::OptimizerConfig optimizer_config(const TrainConfig& train) {
   config.weight_decay = train.wd;
   config.grad_clip = train.grad_clip;
   config.ns_steps = train.ns_steps;
-  if (const ops::Compute compute = compute_of(train.compute); compute == ops::Compute::i16) config.ns_compute = compute;
+  if (train.compute == "i16") config.ns_compute = ops::Compute::i16;  // bf16 was not measured there
   config.mult_muon = train.mult_muon;
   config.mult_qk = train.mult_qk;
   config.mult_dense = train.mult_dense;
@@ -279,8 +279,10 @@ ops::Compute compute_of(std::string_view name) {
   if (name.empty() || name == "f32") return ops::Compute::f32;
   const auto refuse_without = [&](bool native, std::string_view instructions) {
     if (!native) {
-      throw base::UsageError(fmt::format("--compute {} needs a CPU with {} (this run uses level {}); use --compute f32", name, instructions,
-                                         ops::cpu_level()));
+      throw base::UsageError(
+          fmt::format("--compute {} needs a CPU with {} (this process uses level {}); use --compute f32, or continue a run that began so "
+                      "where it began",
+                      name, instructions, ops::cpu_level()));
     }
   };
   if (name == "bf16") {
@@ -288,7 +290,7 @@ ops::Compute compute_of(std::string_view name) {
     return ops::Compute::bf16;
   }
   if (name == "i16") {
-    refuse_without(ops::native_i16(), "AVX512_VNNI");
+    refuse_without(ops::native_vnni(), "AVX512_VNNI");
     return ops::Compute::i16;
   }
   throw base::UsageError(fmt::format("--compute {}: choose f32, bf16 or i16", base::escape(name)));

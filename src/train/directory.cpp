@@ -81,7 +81,7 @@ void remove_stale_temporaries(const RunDirectory& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory.root, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (is_temporary(name) && !base::is_being_written(name)) std::filesystem::remove(entry.path(), ignored);
+    if (is_temporary(name) && !base::is_written_by_another(name)) std::filesystem::remove(entry.path(), ignored);
   }
 }
 

@@ -27,7 +27,7 @@ struct RunDirectory {
 RunDirectory choose_directory(const Request& request);
 // A directory with other things in it is not taken over: base::Error.
 void refuse_foreign(const RunDirectory& directory);
-// Removes what a killed writer left behind; call under the lock.
+// Removes what a killed writer left behind, and nothing that another process (an export, say) still writes; call under the lock.
 void remove_stale_temporaries(const RunDirectory& directory);
 
 // 128 random bits as 32 hex digits.

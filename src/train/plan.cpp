@@ -42,10 +42,10 @@ std::string MemoryPlan::text() const {
 
 void refuse_above(const MemoryPlan& plan, std::uint64_t available) {
   if (plan.total() <= available) return;
-  const bool weights = plan.parameters + plan.gradients + plan.optimizer > plan.activations;
-  throw base::Error(fmt::format(
-      "the run needs about {} of memory and {} is available ({}); {}", base::human_bytes(plan.total()), base::human_bytes(available),
-      plan.text(), weights ? "lower engram_rows, or take a smaller model" : "lower --batch (raise --accum), --seq-len, or the model"));
+  throw base::Error(
+      fmt::format("the run needs about {} of memory and {} is available ({}); lower --batch (raise --accum), --seq-len, engram_rows "
+                  "(--set), or the model",
+                  base::human_bytes(plan.total()), base::human_bytes(available), plan.text()));
 }
 
 }  // namespace dormouse::train

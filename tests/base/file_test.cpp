@@ -151,8 +151,10 @@ TEST_F(FileTest, AKeepingWriteLeavesTheFileBeforeUnderItsOtherName) {
 }
 
 TEST_F(FileTest, TemporariesAreToldFromOtherFiles) {
-  EXPECT_TRUE(is_being_written("a.tmp." + std::to_string(::getpid())));
-  for (const char* name : {"a.tmp.999999999", "a.tmp.99999999999", "a.tmp.", "a", "a.tmp.0"}) EXPECT_FALSE(is_being_written(name)) << name;
+  EXPECT_TRUE(is_written_by_another("a.tmp." + std::to_string(::getppid())));
+  EXPECT_FALSE(is_written_by_another("a.tmp." + std::to_string(::getpid()))) << "left by a process that had this number before";
+  for (const char* name : {"a.tmp.999999999", "a.tmp.99999999999", "a.tmp.", "a", "a.tmp.0"})
+    EXPECT_FALSE(is_written_by_another(name)) << name;
   for (const char* name : {"a.tmp.1", "a.tmp.98765"}) EXPECT_TRUE(is_temporary_of(name, "a")) << name;
   for (const char* name : {"a", "a.tmp.", "a.tmp.x", "a.tmp.1x", "b.tmp.1", "ab.tmp.1", "notes.tmp.txt"})
     EXPECT_FALSE(is_temporary_of(name, "a")) << name;

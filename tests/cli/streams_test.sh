@@ -84,6 +84,6 @@ if [ "$(id -u)" -ne 0 ]; then
   expect 1 'error: cannot read closed: Permission denied.*--run' train --data text.txt --run closed
   chmod 700 closed
 fi
-expect 2 'error: .*compute.*one of f32, bf16' train --data text.txt --set compute=f8 --run runs/bad
+expect 2 'error: .*compute.*one of f32, bf16, i16' train --data text.txt --set compute=f8 --run runs/bad
 expect 2 'error: --steps .*more than once' train --data text.txt --steps 1 --steps 2
 finish

@@ -1,6 +1,7 @@
 #include "train/run.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -119,6 +120,16 @@ TEST_F(RunTest, AFinishedRunIsLeftAlone) {
   const auto before = read_text(checkpoint("a"));
   ASSERT_EQ(start("a", {"steps=3"}), 0);
   EXPECT_EQ(read_text(checkpoint("a")), before);
+}
+
+TEST_F(RunTest, AResumeRemovesWhatTheKilledLeftAndNotWhatAnotherProcessWrites) {
+  const std::filesystem::path a = directory_.path / "a", dead = a / "model.dmexp.tmp.999999999",
+                              alive = a / ("model.dmexp.tmp." + std::to_string(::getppid()));
+  ASSERT_EQ(start("a", {"steps=3"}), 0);
+  for (const auto& path : {dead, alive}) std::ofstream(path) << "half";
+  ASSERT_EQ(start("a", {"steps=3"}), 0);
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(alive));
 }
 
 TEST_F(RunTest, ARunAfterAKillBeforeItsFirstSaveStartsAnew) {

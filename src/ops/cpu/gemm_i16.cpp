@@ -15,7 +15,9 @@
 #endif
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 
 namespace dormouse::ops::cpu {
@@ -157,6 +159,7 @@ struct Rows {
   const Pair* data = nullptr;
   std::int64_t row = 0, pair = 0;
   const float* scale = nullptr;
+  Rows from(std::int64_t i) const { return {data + i * row, row, pair, scale + i}; }
 };
 
 // sums += a pair of a row times pairs of 16 columns. The intrinsic makes GCC 12 move and spill the sums.
@@ -259,51 +262,36 @@ DORMOUSE_VNNI void pack_strips(const Operand& b, const Blocks& blocks, std::int6
   }
 }
 
-// Rows [row, row + rows) of a in block `block` of k; rows <= kBlockRows.
-class PackedRows {
- public:
-  PackedRows(const Operand& a, const Blocks& blocks, std::int64_t block, std::int64_t row, std::int64_t rows, Pair* space)
-      : data_(space), scales_(reinterpret_cast<float*>(space + kBlockRows * kRowStride)), transposed_(a.transposed) {
-    const std::int64_t p = block * blocks.size, k = blocks.depth(block);
-    pairs_ = pairs_of(k);
-    const std::int64_t padded = round_up(rows, kRows);
-    if (!transposed_) {
-      round_rows(a.data + row * a.ld + p, a.ld, rows, k, kRowStride, data_, scales_);
-      for (std::int64_t i = rows; i < padded; ++i) std::memset(data_ + i * kRowStride, 0, static_cast<std::size_t>(pairs_) * sizeof(Pair));
-      std::fill(scales_ + rows, scales_ + padded, 0.0F);
-      return;
-    }
+// Rows [row, row + rows) of a in block `block` of k, rows <= kBlockRows, packed into `space`.
+Rows pack_rows(const Operand& a, const Blocks& blocks, std::int64_t block, std::int64_t row, std::int64_t rows, Pair* space) {
+  auto* scales = reinterpret_cast<float*>(space + kBlockRows * kRowStride);
+  const std::int64_t p = block * blocks.size, k = blocks.depth(block);
+  if (a.transposed) {
     round_columns<kBlockRows / 16>(
-        a.data + p * a.ld + row, a.ld, rows, k, kBlockRows, data_, [](std::int64_t v) { return 16 * v; }, scales_);
+        a.data + p * a.ld + row, a.ld, rows, k, kBlockRows, space, [](std::int64_t v) { return 16 * v; }, scales);
+    return {space, 1, kBlockRows, scales};
   }
-  std::int64_t pairs() const { return pairs_; }
-  Rows from(std::int64_t i) const {
-    if (transposed_) return {data_ + i, 1, kBlockRows, scales_ + i};
-    return {data_ + i * kRowStride, kRowStride, 1, scales_ + i};
+  round_rows(a.data + row * a.ld + p, a.ld, rows, k, kRowStride, space, scales);
+  for (std::int64_t i = rows; i < round_up(rows, kRows); ++i) {
+    std::memset(space + i * kRowStride, 0, static_cast<std::size_t>(pairs_of(k)) * sizeof(Pair));
+    scales[i] = 0;
   }
+  return {space, kRowStride, 1, scales};
+}
 
- private:
-  Pair* data_;
-  float* scales_;
-  bool transposed_;
-  std::int64_t pairs_ = 0;
-};
-
-// c[rows, columns) of the whole product, on this thread.
-struct Part {
-  std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
-};
-
-void multiply(const Gemm& g, const Blocks& blocks, const Operand& a, const PackedColumns& b, const Part& part, float* c) {
+// The part of c that `tiles` names, in tiles, on this thread.
+void multiply(const Gemm& g, const Blocks& blocks, const Operand& a, const PackedColumns& b, const GridPart& tiles, float* c) {
   auto* space = static_cast<Pair*>(scratch_bytes(Slot::pack_a, static_cast<std::size_t>(kPackedRows) * sizeof(Pair)));
-  for (std::int64_t row = part.row_begin; row < part.row_end; row += kBlockRows) {
-    const std::int64_t rows = std::min(kBlockRows, part.row_end - row);
+  const std::int64_t row_end = std::min(g.m, tiles.row_end * kRows);
+  for (std::int64_t row = tiles.row_begin * kRows; row < row_end; row += kBlockRows) {
+    const std::int64_t rows = std::min(kBlockRows, row_end - row);
     for (std::int64_t block = 0; block < blocks.count; ++block) {
-      const PackedRows packed(a, blocks, block, row, rows, space);
-      for (std::int64_t j = part.column_begin; j < part.column_end; j += kStrip) {
+      const Rows packed = pack_rows(a, blocks, block, row, rows, space);
+      for (std::int64_t s = tiles.column_begin; s < tiles.column_end; ++s) {
+        const std::int64_t j = s * kStrip;
         for (std::int64_t i = 0; i < rows; i += kRows) {
-          tile(std::min(kRows, rows - i), std::min(kStrip, g.n - j), packed.pairs(), packed.from(i), b.strip(block, j), b.scale(block, j),
-               c + (row + i) * g.ldc + j, g.ldc, g.accumulate || block > 0);
+          tile(std::min(kRows, rows - i), std::min(kStrip, g.n - j), pairs_of(blocks.depth(block)), packed.from(i), b.strip(block, j),
+               b.scale(block, j), c + (row + i) * g.ldc + j, g.ldc, g.accumulate || block > 0);
         }
       }
     }
@@ -313,17 +301,14 @@ void multiply(const Gemm& g, const Blocks& blocks, const Operand& a, const Packe
 }  // namespace
 
 void gemm_i16(const Gemm& g, const float* a_data, const float* b_data, float* c) {
-  if (!native_i16()) throw base::Error("products of 16-bit whole numbers need AVX512_VNNI; this process runs at level " + cpu_level());
+  if (!native_vnni()) throw base::Error("products of 16-bit whole numbers need AVX512_VNNI; use --compute f32 at level " + cpu_level());
   const Operand a{a_data, g.lda, g.transpose_a}, b{b_data, g.ldb, g.transpose_b};
   const Blocks blocks(g.k);
   const PackedColumns packed(blocks, g.n);
   const std::int64_t strips = ceil_div(g.n, kStrip);
   for_ranges(strips, 1, g.n * g.k, [&](std::int64_t begin, std::int64_t end) { pack_strips(b, blocks, g.n, begin, end, packed); });
   const std::int64_t tiles = ceil_div(g.m, kRows);
-  for_grid(tiles, strips, g.m * g.n * g.k < kSerialProducts, [&](const GridPart& p) {
-    multiply(g, blocks, a, packed,
-             {p.row_begin * kRows, std::min(g.m, p.row_end * kRows), p.column_begin * kStrip, std::min(g.n, p.column_end * kStrip)}, c);
-  });
+  for_grid(tiles, strips, g.m * g.n * g.k < kSerialProducts, [&](const GridPart& part) { multiply(g, blocks, a, packed, part, c); });
 }
 
 }  // namespace dormouse::ops::cpu
@@ -331,7 +316,9 @@ void gemm_i16(const Gemm& g, const float* a_data, const float* b_data, float* c)
 #else
 
 namespace dormouse::ops::cpu {
-void gemm_i16(const Gemm&, const float*, const float*, float*) { throw base::Error("products of 16-bit whole numbers need AVX512_VNNI"); }
+void gemm_i16(const Gemm&, const float*, const float*, float*) {
+  throw base::Error("products of 16-bit whole numbers need AVX512_VNNI; use --compute f32");
+}
 }  // namespace dormouse::ops::cpu
 
 #endif

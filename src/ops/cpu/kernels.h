@@ -7,10 +7,11 @@
 
 namespace dormouse::ops::cpu {
 
-// gemm_onednn.cpp: oneDNN, f32 and bf16. gemm_portable.cpp: own, f32, a row's bits independent of m; bf16 rounds its inputs.
+// gemm_onednn.cpp: oneDNN, f32 and bf16 (i16: gemm_i16.cpp). gemm_portable.cpp: own, f32, a row's bits independent of m; bf16 rounds its
+// inputs.
 void gemm_onednn(const Gemm&, const float* a, const float* b, float* c);
 void gemm_portable(const Gemm&, const float* a, const float* b, float* c);
-// gemm_i16.cpp: own, whole numbers, for g.whole(); base::Error where native_i16() is false
+// gemm_i16.cpp: own, whole numbers, for g.whole() and m > 0; base::Error where native_vnni() is false
 void gemm_i16(const Gemm&, const float* a, const float* b, float* c);
 // Readies oneDNN at the CPU level of its first use; false at other levels and below SSE4.1 (cpu_level.cpp).
 bool onednn_ready();

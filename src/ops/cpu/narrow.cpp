@@ -12,6 +12,7 @@
 #include "ops/cpu/math-inl.h"
 #include "ops/cpu/narrow_kernels.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu_level.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dormouse::ops::cpu {
@@ -351,7 +352,7 @@ void products(std::int64_t rows, std::span<const Product<float>> list, Sweep swe
   constexpr std::int64_t kSerialProducts = 32 * 1024;  // below this many one thread does it
   const AllDigits digits(rows, list);
   const auto wide = HWY_DYNAMIC_DISPATCH(WideStrips);
-  const auto dot = has_vnni() ? dot_strips_vnni : HWY_DYNAMIC_DISPATCH(DotStrips);
+  const auto dot = native_vnni() ? dot_strips_vnni : HWY_DYNAMIC_DISPATCH(DotStrips);
   std::int64_t total = 0;
   for (const auto& p : list) total += p.w->n() * p.w->k() * rows;
   const auto multiply = [&](std::size_t i, std::int64_t first, std::int64_t last) {

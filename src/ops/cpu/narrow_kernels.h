@@ -22,8 +22,7 @@ struct StripRange {
 };
 
 // int8, ternary. y = (256 (h - o sum_high) + l - o sum_low) * (scale * scales[j]) with h, l the sums of stored codes, o what was added to
-// them. x86_dot.cpp: AVX-512 VNNI; false from has_vnni: narrow.cpp has the other CPUs'. All give the same bits.
-bool has_vnni();
+// them. x86_dot.cpp: for native_vnni(); narrow.cpp has the other CPUs'. All give the same bits.
 void dot_strips_vnni(const StripRange& range, const Digits& x);
 
 }  // namespace dormouse::ops::cpu

@@ -66,8 +66,8 @@ void for_ranges(std::int64_t n, std::int64_t grain, std::int64_t elements, const
   });
 }
 
-// A grid of rows by columns, for results whose elements do not meet: rows are cut first, columns only where there are fewer rows than
-// threads.
+// A grid of rows by columns (both > 0), for results whose elements do not meet: rows are cut first, columns only where there are fewer rows
+// than threads.
 struct GridPart {
   std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
 };

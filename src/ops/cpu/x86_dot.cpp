@@ -115,8 +115,6 @@ void all_strips(StripRange range, const Digits& x) {
 
 }  // namespace
 
-bool has_vnni() { return cpu_level() == "avx512" && __builtin_cpu_supports("avx512vnni") != 0; }
-
 void dot_strips_vnni(const StripRange& range, const Digits& x) {
   if (range.w->type() == Narrow::ternary) {
     all_strips<true>(range, x);
@@ -127,7 +125,6 @@ void dot_strips_vnni(const StripRange& range, const Digits& x) {
 
 #else
 
-bool has_vnni() { return false; }
 void dot_strips_vnni(const StripRange&, const Digits&) {}
 
 #endif

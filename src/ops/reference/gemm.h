@@ -15,7 +15,7 @@ namespace dormouse::ops::reference {
 
 template <class T>
 T round_operand(T x, Compute compute) {
-  return compute != Compute::bf16 ? x : static_cast<T>(base::f32_from_bf16(base::bf16_from_f32(static_cast<float>(x))));
+  return compute == Compute::bf16 ? static_cast<T>(base::f32_from_bf16(base::bf16_from_f32(static_cast<float>(x)))) : x;
 }
 
 // Vectors [count,k] as Compute::i16 reads them. at(i, p): element p of vector i.
@@ -33,9 +33,9 @@ std::vector<T> whole_numbers(std::int64_t count, std::int64_t k, const At& at) {
       }
       const T norm = std::sqrt(squares), scale = std::max(norm / static_cast<T>(kI16Norm), most / static_cast<T>(kI16Largest));
       for (std::int64_t p = first; p < last; ++p) {
-        T x = 0;
-        if (!std::isfinite(norm)) x = std::numeric_limits<T>::quiet_NaN();
-        if (norm >= static_cast<T>(kI16Smallest) && std::isfinite(norm)) x = std::round(at(i, p) / scale) * scale;
+        const bool finite = squares <= static_cast<T>(std::numeric_limits<float>::max());
+        T x = finite ? T{0} : std::numeric_limits<T>::quiet_NaN();
+        if (finite && norm >= static_cast<T>(kI16Smallest)) x = std::nearbyint(at(i, p) / scale) * scale;
         out.push_back(x);
       }
     }
