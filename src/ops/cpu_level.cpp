@@ -3,8 +3,10 @@
 #include <hwy/highway.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 
 #include "base/error.h"
 #include "ops/cpu/kernels.h"
@@ -53,9 +55,10 @@ std::size_t find_level(std::string_view name, std::string_view origin) {
 }
 
 constexpr std::size_t kUnset = SIZE_MAX;
-std::size_t current = kUnset;
+std::atomic<std::size_t> current = kUnset;
 // oneDNN takes its instruction set once, at its first use.
-std::size_t onednn_level = kUnset;
+std::atomic<std::size_t> onednn_level = kUnset;
+std::mutex first_use;  // several threads may meet at it
 
 void apply(std::size_t index) {
   std::int64_t disabled = 0;
@@ -67,6 +70,8 @@ void apply(std::size_t index) {
 }
 
 void ensure_level() {
+  if (current != kUnset) return;
+  const std::lock_guard lock(first_use);
   if (current == kUnset) set_cpu_level("");
 }
 
@@ -134,11 +139,13 @@ bool native_vnni() {
 bool cpu::onednn_ready() {
   if (!onednn_serves_level()) return false;
 #ifdef DORMOUSE_ONEDNN
+  if (onednn_level != kUnset) return true;
+  const std::lock_guard lock(first_use);
   if (onednn_level == kUnset) {
     const std::string_view name = kLevels[current].name;
     const dnnl_cpu_isa_t isa = name == "avx512" ? dnnl_cpu_isa_all : name == "avx2" ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41;
     if (dnnl_set_max_cpu_isa(isa) != dnnl_success) throw base::Error("oneDNN refuses the CPU level " + std::string(name));
-    onednn_level = current;
+    onednn_level = current.load();
   }
 #endif
   return true;
