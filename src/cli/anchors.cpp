@@ -36,6 +36,7 @@ Texts read_texts(const Flags& flags, std::uint64_t limit) {
 }
 
 int run(const Flags& flags) {
+  flags.machine.apply();
   const auto limit = flags.bytes.empty() ? std::int64_t{256 * 1024} : count_flag(flags.bytes, "--bytes", 2);
   evaluate::AnchorOptions options;
   if (!flags.order.empty()) {

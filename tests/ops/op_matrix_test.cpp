@@ -146,6 +146,25 @@ TEST_P(OpMatrix, EveryColumnAgreesWithTheReference) {
   }
 }
 
+// More threads than a machine of two cores has, and than there are pieces of work: whoever gets none, nothing is lost.
+TEST_P(OpMatrix, AgreesWithTheReferenceOnThreeSevenAndTwelveThreads) {
+  const Case& op = GetParam();
+  for (const Size& size : {Size{70, 65, false, false}, Size{259, 33, false, false}}) {
+    Draw draw(Kind::normal, 5);
+    const Plan plan = op.plan(draw, size.rows, size.cols);
+    std::vector<Guarded<double>> want =
+        execute<double>(plan, -1, [&](const std::vector<double*>& b) { plan.run_f64(reference_table<double>(), b); });
+    for (const int threads : {3, 7, 12}) {
+      base::set_threads(threads);
+      for (const bool portable : {false, true}) {
+        std::vector<Guarded<float>> got = execute(plan, -1, cpu_table(portable));
+        EXPECT_EQ(compare(op, Kind::normal, plan, want, got), "") << op.name << " " << size.rows << "x" << size.cols << ", " << threads;
+      }
+    }
+    base::set_threads(0);
+  }
+}
+
 TEST_P(OpMatrix, TheSameCallTwiceGivesTheSameBits) {
   const Case& op = GetParam();
   for (const Size& size : {Size{33, 768, false, false}, Size{259, 33, false, false}}) {

@@ -1,5 +1,5 @@
 // hidden: the [rows,f] layer exists only in tiles that stay in the L2 cache; the backward makes its tiles again. Threads take
-// ranges of rows and sum dV and dU apart; the sums are joined in the order of the threads.
+// ranges of rows and sum dV and dU apart; the sums are joined in the order of the ranges.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/hidden.cpp"
 #include <hwy/foreach_target.h>
@@ -54,28 +54,31 @@ constexpr std::int64_t kTileColumns = 512;
 
 std::int64_t tile_rows(std::int64_t rows) { return std::clamp<std::int64_t>(round_up(ceil_div(rows, team_size()), 32), 32, kTileRows); }
 
-// body(thread, begin, end) for every tile of rows, threads in parallel, a thread's tiles in order. A lone tile runs outside of
-// any region, so that its products have the whole team.
+// How many workers share the tiles of `rows`.
+std::int64_t workers_for(std::int64_t rows) { return std::min<std::int64_t>(team_size(), ceil_div(rows, tile_rows(rows))); }
+
+// body(worker, begin, end) for every tile of rows, the workers in parallel, a worker's tiles in order. Workers are counted from 0 whichever
+// thread each one is. A lone tile runs outside of any region, so that its products have the whole team.
 template <class Body>
 void for_row_tiles(std::int64_t rows, const Body& body) {
   const std::int64_t size = tile_rows(rows);
   const std::int64_t tiles = ceil_div(rows, size);
-  const auto run = [&](std::int64_t thread, std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) body(thread, i * size, std::min(rows, (i + 1) * size));
+  const std::int64_t workers = workers_for(rows);
+  const auto run = [&](std::int64_t worker) {
+    for (std::int64_t i = tiles * worker / workers; i < tiles * (worker + 1) / workers; ++i)
+      body(worker, i * size, std::min(rows, (i + 1) * size));
   };
-  if (tiles <= 1 || team_size() == 1) {
-    run(0, 0, tiles);
+  if (workers <= 1) {
+    if (tiles > 0) run(0);
     return;
   }
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(team_size()));
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(workers));
 #pragma omp parallel
-  {
-    const std::int64_t id = omp_get_thread_num();
-    const std::int64_t team = omp_get_num_threads();
+  for (std::int64_t worker = omp_get_thread_num(); worker < workers; worker += omp_get_num_threads()) {
     try {
-      run(id, tiles * id / team, tiles * (id + 1) / team);
+      run(worker);
     } catch (...) {
-      errors[static_cast<std::size_t>(id)] = std::current_exception();
+      errors[static_cast<std::size_t>(worker)] = std::current_exception();
     }
   }
   for (const auto& error : errors) {
@@ -107,7 +110,7 @@ Gemm outer(std::int64_t m, std::int64_t n, std::int64_t k, Compute compute) {
 void forward(GemmFunction gemm, const Hidden& s, const float* x, const float* v, const float* u, float* y) {
   const auto silu_tile = HWY_DYNAMIC_DISPATCH(SiluTile);
   if (s.f == 0) std::fill_n(y, s.rows * s.r, 0.0f);
-  for_row_tiles(s.rows, [&](std::int64_t /*thread*/, std::int64_t begin, std::int64_t end) {
+  for_row_tiles(s.rows, [&](std::int64_t /*worker*/, std::int64_t begin, std::int64_t end) {
     const std::int64_t m = end - begin;
     for_strips(s.f, [&](std::int64_t first, std::int64_t n) {
       float* p = scratch(Slot::hidden, kTileRows * kTileColumns);
@@ -124,17 +127,17 @@ void backward(GemmFunction gemm, const Hidden& s, const float* x, const float* v
   const auto silu_tile_backward = HWY_DYNAMIC_DISPATCH(SiluTileBackward);
   const std::int64_t v_size = dv == nullptr ? 0 : s.f * s.k;
   const std::int64_t u_size = du == nullptr ? 0 : s.f * s.r;
-  // Thread 0 adds to dv and du themselves.
-  const std::int64_t others = std::min<std::int64_t>(team_size(), ceil_div(s.rows, tile_rows(s.rows))) - 1;
+  // Worker 0 adds to dv and du themselves.
+  const std::int64_t others = workers_for(s.rows) - 1;
   const std::int64_t stride = round_up(v_size + u_size, 16);
   float* sums = scratch(Slot::partials, others * stride);
   for_ranges(others * stride, 1024, others * stride,
              [&](std::int64_t begin, std::int64_t end) { std::fill(sums + begin, sums + end, 0.0f); });
-  for_row_tiles(s.rows, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {
+  for_row_tiles(s.rows, [&](std::int64_t worker, std::int64_t begin, std::int64_t end) {
     const std::int64_t m = end - begin;
-    float* own = sums + (thread - 1) * stride;
-    float* to_v = thread == 0 ? dv : own;
-    float* to_u = thread == 0 ? du : own + v_size;
+    float* own = sums + (worker - 1) * stride;
+    float* to_v = worker == 0 ? dv : own;
+    float* to_u = worker == 0 ? du : own + v_size;
     for_strips(s.f, [&](std::int64_t first, std::int64_t n) {
       float* h = scratch(Slot::hidden, 2 * kTileRows * kTileColumns);
       float* dp = h + m * n;
