@@ -35,7 +35,7 @@ std::string length_text(const TrainConfig& train) {
   if (train.steps > 0) {
     return fmt::format("{} steps of {} bytes", count(train.steps), count(train.batch * train.accum * train.seq_len));
   }
-  return fmt::format("{} of training (longer: --time-limit 1h, or --steps N)", base::human_duration(train.time_limit));
+  return fmt::format("{} of training (a longer new run: --time-limit 1h, or --steps N)", base::human_duration(train.time_limit));
 }
 
 }  // namespace

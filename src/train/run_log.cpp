@@ -69,9 +69,9 @@ void RunLog::event(const std::vector<report::Metric>& metrics) {
 }
 
 // Costs an fsync: at most once a second.
-void RunLog::write_status(const std::string& line) {
+void RunLog::write_status(const std::string& line, bool at_once) {
   const auto now = std::chrono::steady_clock::now();
-  if (now - status_written_ < std::chrono::seconds(1)) return;
+  if (!at_once && now - status_written_ < std::chrono::seconds(1)) return;
   status_written_ = now;
   try {
     base::write_file_atomically(directory_ / "status.txt", line);
@@ -126,7 +126,9 @@ void RunLog::step_line(const Progress& progress, const LogWindow& window, const 
                                    {"saturated_ffn" + at, s.ffn_saturated}});
   }
   event(metrics);
-  write_status(fmt::format("step {} ce {:.3f}\n", progress.step, ce));
+  const std::string judged =
+      progress.last_eval_step > 0 ? fmt::format(", held-out bpb {:.4f} at step {}", progress.last_bpb, progress.last_eval_step) : "";
+  write_status(fmt::format("step {} ce {:.3f}{}\n", progress.step, ce, judged), false);
 }
 
 void RunLog::eval_line(const Progress& progress, const evaluate::Bpb& result, const std::vector<evaluate::DepthPoint>& depths,
@@ -134,6 +136,9 @@ void RunLog::eval_line(const Progress& progress, const evaluate::Bpb& result, co
   base::log_line(fmt::format("EVAL step {} bpb {:.4f} rec {:.4f} over {} B (fixed window){}", progress.step, result.bpb, result.rec_bpb,
                              base::human_count(static_cast<std::uint64_t>(result.bytes)),
                              progress.best_step == progress.step ? " best so far" : ""));
+  write_status(fmt::format("step {} held-out bpb {:.4f}, best {:.4f} at step {}\n", progress.step, result.bpb, progress.best_bpb,
+                           progress.best_step),
+               true);
   std::vector<report::Metric> metrics = {{"event", std::string("eval")}, {"step", progress.step},   {"bpb", result.bpb},
                                          {"rec_bpb", result.rec_bpb},    {"bytes", result.bytes},   {"scored", result.scored},
                                          {"best", progress.best_bpb},    {"eval_seconds", seconds}, {"elapsed", progress.elapsed}};

@@ -50,7 +50,7 @@ class RunLog {
  private:
   void lost(const std::string& what);
   void open_metrics();
-  void write_status(const std::string& line);
+  void write_status(const std::string& line, bool at_once);  // else once a second at most
 
   std::filesystem::path directory_;
   std::optional<report::MetricsWriter> metrics_;
