@@ -47,9 +47,9 @@ void print_banner(const RunDirectory& directory, const RunConfig& config, const 
   base::log_line(fmt::format("  model    {}: {} parameters, depth {}, d {}, rows of {} bytes; {}", base::escape(config.run.preset),
                              count(parameter_count(config.model)), config.model.max_iter, config.model.d_model, train.seq_len,
                              trainer.optimizer().summary()));
-  base::log_line(fmt::format("  machine  {}, CPU level {}, products in {}{}",
+  base::log_line(fmt::format("  machine  {}, CPU level {}, products in {} by {}",
                              base::human_count(static_cast<std::uint64_t>(base::threads()), "thread"), ops::cpu_level(),
-                             train.compute == "i16" ? "i16, narrow ones in f32 by " : train.compute + " by ", ops::gemm_library()));
+                             train.compute == "i16" ? "i16, narrow ones in f32" : train.compute, ops::gemm_library()));
   base::log_line("  memory   " + plan.text());
   base::log_line(
       fmt::format("  data     {}: {}; an epoch is {} windows, {} steps", base::escape(config.data.path), data.found,

@@ -1,29 +1,21 @@
 // Products of 16-bit whole numbers (VPDPWSSD): an instruction multiplies and adds twice as many of them as of f32. Scales and rounding:
 // ops/gemm.h. k is cut into equal blocks; sums of a block are exact, blocks are added in f32 in their order, so an element's
 // bits depend on its row of a and its column of b alone. Speed, error, why: docs/decisions/0012-i16-products.md
-#include "base/error.h"
-#include "ops/cpu/gemm_portable.h"
-#include "ops/cpu/kernels.h"
-#include "ops/cpu/parallel.h"
-#include "ops/cpu_level.h"
-
-#if defined(__x86_64__)
-#if defined(__GNUC__) && !defined(__clang__)
-// _mm512_undefined_ps of its own header (GCC bug 105593)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#include "base/error.h"
+#include "ops/cpu/gemm_portable.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/parallel.h"
+#include "ops/cpu/vnni.h"
+#include "ops/cpu_level.h"
+
+#if defined(__x86_64__)
 namespace dormouse::ops::cpu {
 namespace {
-
-#define DORMOUSE_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
 using Pair = std::int32_t;  // two neighbours along k: the lower half holds the first
 
@@ -32,7 +24,6 @@ constexpr std::int64_t kStrip = 32;
 constexpr std::int64_t kBlockRows = 8 * kRows;                       // rows of a at once
 constexpr std::int64_t kRowStride = kI16Block / 2 + 16;              // pairs; not a power of two: rows in other cache sets
 constexpr std::int64_t kPackedRows = kBlockRows * (kRowStride + 1);  // pairs and scales
-constexpr std::int64_t kSerialProducts = 64 * 1024;                  // below this m*n*k one thread does it
 std::int64_t pairs_of(std::int64_t k) { return ceil_div(k, 2); }
 
 DORMOUSE_VNNI __mmask16 first_lanes(std::int64_t count) {
@@ -61,9 +52,8 @@ DORMOUSE_VNNI void scales_of(__m512 squares, __m512 most, __m512* scale, __m512*
   *inverse = _mm512_maskz_div_ps(some & finite, _mm512_set1_ps(1.0F), s);
 }
 
-// Rows whose elements along k are neighbours: `rows` of them, k elements, to `stride` pairs apart, the last pair filled with 0.
-DORMOUSE_VNNI void round_rows(const float* from, std::int64_t ld, std::int64_t rows, std::int64_t k, std::int64_t stride, Pair* to,
-                              float* scale) {
+// Rows whose elements along k are neighbours: `rows` of them, k elements, to kRowStride pairs apart, the last pair filled with 0.
+DORMOUSE_VNNI void round_rows(const float* from, std::int64_t ld, std::int64_t rows, std::int64_t k, Pair* to, float* scale) {
   const std::int64_t whole = k / 32 * 32;
   const __mmask16 tail[2] = {first_lanes(k - whole), first_lanes(k - whole - 16)};
   const __mmask16 stored[2] = {first_lanes(k - whole + k % 2), first_lanes(k - whole - 16 + k % 2)};
@@ -88,7 +78,7 @@ DORMOUSE_VNNI void round_rows(const float* from, std::int64_t ld, std::int64_t r
         scale_of(_mm512_reduce_add_ps(_mm512_add_ps(squares[0], squares[1])), _mm512_reduce_max_ps(_mm512_max_ps(most[0], most[1])));
     scale[r] = s.scale;
     const __m512 inverse = _mm512_set1_ps(s.inverse);
-    auto* out = reinterpret_cast<std::int16_t*>(to + r * stride);
+    auto* out = reinterpret_cast<std::int16_t*>(to + r * kRowStride);
     for (std::int64_t p = 0; p < whole; p += 16) {
       const __m512i q = round_scaled(_mm512_loadu_ps(x + p), inverse);
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + p), _mm512_cvtsepi32_epi16(q));
@@ -142,7 +132,7 @@ DORMOUSE_VNNI void round_columns(const float* from, std::int64_t ld, std::int64_
 DORMOUSE_VNNI void round_strip_transposed(const float* from, std::int64_t ld, std::int64_t columns, std::int64_t k, Pair* to,
                                           float* scale) {
   alignas(64) Pair rows[kStrip * kRowStride];
-  round_rows(from, ld, columns, k, kRowStride, rows, scale);
+  round_rows(from, ld, columns, k, rows, scale);
   for (std::int64_t i = columns; i < kStrip; ++i) scale[i] = 0;
   const __m512i apart = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                                            _mm512_set1_epi32(static_cast<int>(kRowStride)));
@@ -271,7 +261,7 @@ Rows pack_rows(const Operand& a, const Blocks& blocks, std::int64_t block, std::
         a.data + p * a.ld + row, a.ld, rows, k, kBlockRows, space, [](std::int64_t v) { return 16 * v; }, scales);
     return {space, 1, kBlockRows, scales};
   }
-  round_rows(a.data + row * a.ld + p, a.ld, rows, k, kRowStride, space, scales);
+  round_rows(a.data + row * a.ld + p, a.ld, rows, k, space, scales);
   for (std::int64_t i = rows; i < round_up(rows, kRows); ++i) {
     std::memset(space + i * kRowStride, 0, static_cast<std::size_t>(pairs_of(k)) * sizeof(Pair));
     scales[i] = 0;
@@ -308,7 +298,7 @@ void gemm_i16(const Gemm& g, const float* a_data, const float* b_data, float* c)
   const std::int64_t strips = ceil_div(g.n, kStrip);
   for_ranges(strips, 1, g.n * g.k, [&](std::int64_t begin, std::int64_t end) { pack_strips(b, blocks, g.n, begin, end, packed); });
   const std::int64_t tiles = ceil_div(g.m, kRows);
-  for_grid(tiles, strips, g.m * g.n * g.k < kSerialProducts, [&](const GridPart& part) { multiply(g, blocks, a, packed, part, c); });
+  for_grid(tiles, strips, g.m * g.n * g.k, [&](const GridPart& part) { multiply(g, blocks, a, packed, part, c); });
 }
 
 }  // namespace dormouse::ops::cpu

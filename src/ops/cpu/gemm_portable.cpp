@@ -205,8 +205,6 @@ HWY_EXPORT(PackedRowsSize);
 
 namespace {
 
-constexpr std::int64_t kSerialProducts = 64 * 1024;  // below this m*n*k one thread does it
-
 void clear(const Gemm& g, float* c) {
   for (std::int64_t i = 0; i < g.m; ++i) std::memset(c + i * g.ldc, 0, static_cast<std::size_t>(g.n) * sizeof(float));
 }
@@ -259,7 +257,7 @@ void gemm_portable(const Gemm& g, const float* a_data, const float* b_data, floa
   float* packed = scratch(Slot::pack_b, packed_size(g.k, g.n));
   for_ranges(g.n, width, g.n * g.k, [&](std::int64_t begin, std::int64_t end) { pack_columns(b, g.k, g.n, begin, end, packed); });
   constexpr std::int64_t kTileRows = 12;
-  for_grid(ceil_div(g.m, kTileRows), ceil_div(g.n, width), g.m * g.n * g.k < kSerialProducts, [&](const GridPart& p) {
+  for_grid(ceil_div(g.m, kTileRows), ceil_div(g.n, width), g.m * g.n * g.k, [&](const GridPart& p) {
     const std::int64_t row_begin = p.row_begin * kTileRows, row_end = std::min(g.m, p.row_end * kTileRows);
     const PackedGemm part{row_end - row_begin, g.n, g.k, g.ldc, p.column_begin * width, std::min(g.n, p.column_end * width), g.accumulate};
     gemm_packed(part, {a.data + (a.transposed ? row_begin : row_begin * a.ld), a.ld, a.transposed}, packed, c + row_begin * g.ldc);

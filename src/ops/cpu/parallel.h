@@ -72,8 +72,9 @@ struct GridPart {
   std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
 };
 template <class Body>
-void for_grid(std::int64_t rows, std::int64_t columns, bool serial, const Body& body) {
-  const std::int64_t threads = serial ? 1 : team_size();
+void for_grid(std::int64_t rows, std::int64_t columns, std::int64_t products, const Body& body) {
+  constexpr std::int64_t kSerialProducts = 64 * 1024;  // below this many multiplications one thread does it
+  const std::int64_t threads = products < kSerialProducts ? 1 : team_size();
   const std::int64_t row_pieces = std::min(threads, rows);
   const std::int64_t column_pieces = std::min(columns, threads / row_pieces);
   for_ranges(row_pieces * column_pieces, 1, threads == 1 ? 0 : kSerialElements, [&](std::int64_t begin, std::int64_t end) {

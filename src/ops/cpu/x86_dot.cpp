@@ -1,24 +1,13 @@
-// Dot products of bytes (VPDPBUSD), for which Highway 1.0.3 has no target.
+// Dot products of bytes (VPDPBUSD).
 #include <algorithm>
 
 #include "ops/cpu/narrow_kernels.h"
-#include "ops/cpu_level.h"
-
-#if defined(__x86_64__)
-#if defined(__GNUC__) && !defined(__clang__)
-// _mm512_undefined_ps of its own header (GCC bug 105593)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-#endif
+#include "ops/cpu/vnni.h"
 
 namespace dormouse::ops::cpu {
 
 #if defined(__x86_64__)
 namespace {
-
-#define DORMOUSE_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
 constexpr int kVectors = 2;  // of 16 columns: a strip
 
