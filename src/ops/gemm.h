@@ -15,6 +15,17 @@ enum class Compute : std::uint8_t { f32, bf16, i16 };
 inline constexpr std::int64_t kI16Block = 512;
 inline constexpr float kI16Norm = 46000, kI16Largest = 32767, kI16Smallest = 1e-16F;
 
+struct I16Blocks {
+  std::int64_t k = 0, size = 2, count = 1;
+  explicit I16Blocks(std::int64_t all) : k(all) {
+    if (k <= 0) return;
+    const std::int64_t least = (k + kI16Block - 1) / kI16Block;
+    size = ((k + least - 1) / least + 1) / 2 * 2;
+    count = (k + size - 1) / size;
+  }
+  std::int64_t depth(std::int64_t block) const { return k - block * size < size ? k - block * size : size; }
+};
+
 // c[m,n] = op(a)[m,k] op(b)[k,n] (+ c when accumulate). Stored a is [m,k] (or [k,m] when transpose_a), b [k,n] (or [n,k]);
 // lda, ldb, ldc are the distances between stored rows.
 struct Gemm {

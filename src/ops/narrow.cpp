@@ -1,11 +1,12 @@
 #include "ops/narrow.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/half.h"
+#include "ops/gemm.h"
 #include "tensor/pool.h"
 
 namespace dormouse::ops {
@@ -17,8 +18,37 @@ std::size_t at(std::int64_t i, std::int64_t j, std::int64_t k, std::int64_t n, S
   return static_cast<std::size_t>(stored == Stored::straight ? i * n + j : j * k + i);
 }
 
-// Column c of a strip of bf16: its 16-bit place in a row of 16 words.
-std::int64_t bf16_place(std::int64_t c) { return 2 * (c % 16) + c / 16; }
+// Rounds halves to the even number, for |x| < 2^22: what is added leaves no bit behind the point.
+float round_to_whole(float x) {
+  constexpr float kNoFraction = 12582912;  // 1.5 * 2^23
+  return (x + kNoFraction) - kNoFraction;
+}
+
+// A block of a strip: tile [depth, kStrip] becomes whole numbers in pairs along k, as kept; scale [kStrip].
+void round_tile(std::int64_t depth, const float* tile, std::int16_t* to, float* scale) {
+  constexpr std::int64_t kStrip = NarrowMatrix::kStrip;
+  double squares[kStrip] = {};
+  float most[kStrip] = {}, inverse[kStrip];
+  for (std::int64_t i = 0; i < depth; ++i) {
+    for (std::int64_t c = 0; c < kStrip; ++c) {
+      const float x = tile[i * kStrip + c];
+      squares[c] += static_cast<double>(x) * static_cast<double>(x);
+      most[c] = std::max(most[c], std::abs(x));
+    }
+  }
+  for (std::int64_t c = 0; c < kStrip; ++c) {
+    constexpr float kSmallest = 1e-33F;
+    const auto least = static_cast<float>(std::sqrt(squares[c]) / static_cast<double>(kI16Norm));
+    scale[c] = !std::isfinite(squares[c]) ? NAN : most[c] < kSmallest ? 0 : std::max(least, most[c] / kI16Largest);
+    inverse[c] = scale[c] > 0 ? 1 / scale[c] : 0;
+  }
+  for (std::int64_t i = 0; i < depth; ++i) {
+    for (std::int64_t c = 0; c < kStrip; ++c) {
+      const float x = scale[c] > 0 ? round_to_whole(tile[i * kStrip + c] * inverse[c]) : 0;
+      to[(i / 2 * kStrip + c) * 2 + i % 2] = static_cast<std::int16_t>(x);
+    }
+  }
+}
 
 }  // namespace
 
@@ -32,7 +62,7 @@ std::size_t NarrowMatrix::strip_bytes() const {
     case Narrow::f32:
       return static_cast<std::size_t>(k_ * kStrip * 4);
     case Narrow::bf16:
-      return static_cast<std::size_t>(k_ * kStrip * 2);
+      return static_cast<std::size_t>(padded(k_, 2) * kStrip * 2);
     case Narrow::int8:
       return static_cast<std::size_t>(padded(k_, 4) * kStrip);
     default:
@@ -56,11 +86,20 @@ NarrowMatrix::NarrowMatrix(std::int64_t k, std::int64_t n, const float* values, 
 }
 
 NarrowMatrix::NarrowMatrix(std::int64_t k, std::int64_t n, const std::uint16_t* bf16, Stored stored) : type_(Narrow::bf16), k_(k), n_(n) {
-  static_assert(std::endian::native == std::endian::little, "the lower half of a word comes first");
-  std::byte* panels = make_panels(std::byte{0});  // read as 32-bit words
-  for (std::int64_t j = 0; j < n; ++j) {
-    std::byte* column = panels + 2 * (j / kStrip * k * kStrip + bf16_place(j % kStrip));
-    for (std::int64_t i = 0; i < k; ++i) std::memcpy(column + 2 * i * kStrip, &bf16[at(i, j, k, n, stored)], 2);
+  auto* panels = reinterpret_cast<std::int16_t*>(make_panels(std::byte{0}));
+  const I16Blocks blocks(k);
+  scales_.resize(static_cast<std::size_t>(blocks.count * strips() * kStrip));
+  std::vector<float> tile(static_cast<std::size_t>(blocks.size * kStrip));
+  for (std::int64_t block = 0; block < blocks.count; ++block) {
+    const std::int64_t first = block * blocks.size, depth = blocks.depth(block);
+    for (std::int64_t s = 0; s < strips(); ++s) {
+      const std::int64_t columns = std::min(kStrip, n - s * kStrip);
+      std::fill(tile.begin(), tile.end(), 0.0F);
+      for (std::int64_t i = 0; i < depth; ++i)
+        for (std::int64_t c = 0; c < columns; ++c)
+          tile[static_cast<std::size_t>(i * kStrip + c)] = base::f32_from_bf16(bf16[at(first + i, s * kStrip + c, k, n, stored)]);
+      round_tile(depth, tile.data(), panels + (s * padded(k, 2) + first) * kStrip, scales_.data() + (block * strips() + s) * kStrip);
+    }
   }
 }
 
@@ -97,11 +136,9 @@ float NarrowMatrix::value(std::int64_t i, std::int64_t j) const {
   switch (type_) {
     case Narrow::f32:
       return reinterpret_cast<const float*>(panel)[i * kStrip + c];
-    case Narrow::bf16: {
-      std::uint16_t bits;
-      std::memcpy(&bits, panel + 2 * (i * kStrip + bf16_place(c)), 2);
-      return base::f32_from_bf16(bits);
-    }
+    case Narrow::bf16:
+      return static_cast<float>(reinterpret_cast<const std::int16_t*>(panel)[i / 2 * 2 * kStrip + c * 2 + i % 2]) *
+             scales_[static_cast<std::size_t>((i / I16Blocks(k_).size * strips() + j / kStrip) * kStrip + c)];
     case Narrow::int8:
       return static_cast<float>(std::to_integer<int>(panel[i / 4 * 4 * kStrip + c * 4 + i % 4]) - 128) * scale();
     default:

@@ -5,6 +5,8 @@
 // A row's bits depend on its own x and W only: not on the other rows, the thread count or the products beside it.
 // int8 and ternary: W[i,j] = code[i,j] * scale[j]. A row of x is rounded to 16 bits first, x ~ q * max|x| / 32512 with whole q, so that
 // sum_i q_i code_ij is exact in whole numbers: its bits are the same at every CPU level too. A row below 1e-33 counts as zeros.
+// bf16: x and W are rounded to 16-bit whole numbers with a scale for every block of k, as Compute::i16 says (ops/gemm.h): W when it is
+// packed, x in every product. A block of x or of a column below 1e-33 counts as zeros.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +25,7 @@ std::string_view name_of(Narrow type);
 enum class Stored : std::uint8_t { straight, transposed };
 
 // Strips of 32 columns, the last padded with zeros; within a strip, k rows (int8: groups of 4, ternary: groups of 16, padded) of
-//   f32 32 floats; bf16 16 words, word i = column i below, column 16 + i above;
+//   f32 32 floats; bf16 groups of 2, padded: 32 x 2 whole numbers of 16 bits;
 //   int8 32 x 4 bytes, code + 128 of 4 rows; ternary 32 x 4 bytes, byte r of a column = (code + 1) of rows r, 4+r, 8+r, 12+r, 2 bits each.
 class NarrowMatrix {
  public:
@@ -43,8 +45,9 @@ class NarrowMatrix {
   std::size_t strip_bytes() const;
   std::size_t bytes() const { return static_cast<std::size_t>(strips()) * strip_bytes() + scales_.size() * sizeof(float); }
   const std::byte* strip(std::int64_t index) const { return panels_.get() + static_cast<std::size_t>(index) * strip_bytes(); }
-  std::span<const float> scales() const { return scales_; }  // [n]; empty for f32, bf16
-  float value(std::int64_t i, std::int64_t j) const;         // W[i,j], widened
+  // Codes: [n]; bf16: [blocks of k, strips * 32], 0 beyond n; f32: none.
+  std::span<const float> scales() const { return scales_; }
+  float value(std::int64_t i, std::int64_t j) const;  // W[i,j], widened
 
  private:
   std::byte* make_panels(std::byte fill);

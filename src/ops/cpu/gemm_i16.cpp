@@ -152,11 +152,6 @@ struct Rows {
   Rows from(std::int64_t i) const { return {data + i * row, row, pair, scale + i}; }
 };
 
-// sums += a pair of a row times pairs of 16 columns. The intrinsic makes GCC 12 move and spill the sums.
-DORMOUSE_VNNI inline __attribute__((always_inline)) void multiply_add(__m512i& sums, __m512i a, __m512i b) {
-  __asm__("vpdpwssd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
-}
-
 // c [kRows, kStrip] = or += a b over `pairs`.
 DORMOUSE_VNNI void micro(std::int64_t pairs, const Rows& a, const Pair* b, const float* b_scale, float* c, std::int64_t ldc, bool add) {
   __m512i sum0[kRows], sum1[kRows];
@@ -170,8 +165,8 @@ DORMOUSE_VNNI void micro(std::int64_t pairs, const Rows& a, const Pair* b, const
     for (int i = 0; i < kRows; ++i) {
       const Pair* at = (i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : a9) + i % 3 * row;
       const __m512i x = _mm512_set1_epi32(*at);
-      multiply_add(sum0[i], x, b0);
-      multiply_add(sum1[i], x, b1);
+      add_pair_products(sum0[i], x, b0);
+      add_pair_products(sum1[i], x, b1);
     }
     a0 += pair, a3 += pair, a6 += pair, a9 += pair;
     b += kStrip;
@@ -206,19 +201,12 @@ DORMOUSE_VNNI void tile(std::int64_t rows, std::int64_t columns, std::int64_t pa
   }
 }
 
-// Blocks of k: as many as needed, of equal and even size.
-struct Blocks {
-  std::int64_t k = 0, size = 0, count = 0;
-  explicit Blocks(std::int64_t all) : k(all), size(round_up(ceil_div(all, ceil_div(all, kI16Block)), 2)), count(ceil_div(all, size)) {}
-  std::int64_t depth(std::int64_t block) const { return std::min(size, k - block * size); }
-};
-
 // b packed: for each block of k, for each strip, its pairs; then, as floats, the scales of each block.
 struct PackedColumns {
   Pair* data = nullptr;
   float* scales = nullptr;
   std::int64_t block_pairs = 0, padded = 0;  // of a whole block; n
-  PackedColumns(const Blocks& blocks, std::int64_t n) : block_pairs(blocks.size / 2), padded(round_up(n, kStrip)) {
+  PackedColumns(const I16Blocks& blocks, std::int64_t n) : block_pairs(blocks.size / 2), padded(round_up(n, kStrip)) {
     const std::int64_t pairs = blocks.count * block_pairs * padded;
     data = static_cast<Pair*>(scratch_bytes(Slot::pack_b, static_cast<std::size_t>(pairs + blocks.count * padded) * sizeof(Pair)));
     scales = reinterpret_cast<float*>(data + pairs);
@@ -228,7 +216,7 @@ struct PackedColumns {
 };
 
 // Strips [first, last) of b.
-DORMOUSE_VNNI void pack_strips(const Operand& b, const Blocks& blocks, std::int64_t n, std::int64_t first, std::int64_t last,
+DORMOUSE_VNNI void pack_strips(const Operand& b, const I16Blocks& blocks, std::int64_t n, std::int64_t first, std::int64_t last,
                                const PackedColumns& to) {
   for (std::int64_t block = 0; block < blocks.count; ++block) {
     const std::int64_t p = block * blocks.size, k = blocks.depth(block);
@@ -253,7 +241,7 @@ DORMOUSE_VNNI void pack_strips(const Operand& b, const Blocks& blocks, std::int6
 }
 
 // Rows [row, row + rows) of a in block `block` of k, rows <= kBlockRows, packed into `space`.
-Rows pack_rows(const Operand& a, const Blocks& blocks, std::int64_t block, std::int64_t row, std::int64_t rows, Pair* space) {
+Rows pack_rows(const Operand& a, const I16Blocks& blocks, std::int64_t block, std::int64_t row, std::int64_t rows, Pair* space) {
   auto* scales = reinterpret_cast<float*>(space + kBlockRows * kRowStride);
   const std::int64_t p = block * blocks.size, k = blocks.depth(block);
   if (a.transposed) {
@@ -270,7 +258,7 @@ Rows pack_rows(const Operand& a, const Blocks& blocks, std::int64_t block, std::
 }
 
 // The part of c that `tiles` names, in tiles, on this thread.
-void multiply(const Gemm& g, const Blocks& blocks, const Operand& a, const PackedColumns& b, const GridPart& tiles, float* c) {
+void multiply(const Gemm& g, const I16Blocks& blocks, const Operand& a, const PackedColumns& b, const GridPart& tiles, float* c) {
   auto* space = static_cast<Pair*>(scratch_bytes(Slot::pack_a, static_cast<std::size_t>(kPackedRows) * sizeof(Pair)));
   const std::int64_t row_end = std::min(g.m, tiles.row_end * kRows);
   for (std::int64_t row = tiles.row_begin * kRows; row < row_end; row += kBlockRows) {
@@ -293,7 +281,7 @@ void multiply(const Gemm& g, const Blocks& blocks, const Operand& a, const Packe
 void gemm_i16(const Gemm& g, const float* a_data, const float* b_data, float* c) {
   if (!native_vnni()) throw base::Error("products of 16-bit whole numbers need AVX512_VNNI; use --compute f32 at level " + cpu_level());
   const Operand a{a_data, g.lda, g.transpose_a}, b{b_data, g.ldb, g.transpose_b};
-  const Blocks blocks(g.k);
+  const I16Blocks blocks(g.k);
   const PackedColumns packed(blocks, g.n);
   const std::int64_t strips = ceil_div(g.n, kStrip);
   for_ranges(strips, 1, g.n * g.k, [&](std::int64_t begin, std::int64_t end) { pack_strips(b, blocks, g.n, begin, end, packed); });

@@ -80,22 +80,38 @@ std::size_t forward_unit(const KdaUnit& u, const KdaForward& io, float* scratch)
 
 namespace {
 
-// Value columns [col, col + lanes) of one step. decay [hd] = exp(g); q, k scaled and plain.
-template <class Tag>
+// kVectors vectors of value columns of one step. decay [hd] = exp(g); q, k scaled and plain.
+template <int kVectors, class Tag>
 HWY_INLINE void step_columns(Tag tag, std::size_t hd, const float* q, const float* k, const float* decay, float qk, const float* v,
                              float beta, float* state, float* o) {
-  auto read_k = hn::Zero(tag), read_q = hn::Zero(tag);
+  using Vec = hn::Vec<Tag>;
+  const std::size_t lanes = hn::Lanes(tag);
+  Vec read_k[kVectors], read_q[kVectors];
+#pragma GCC unroll 4
+  for (int i = 0; i < kVectors; ++i) read_k[i] = read_q[i] = hn::Zero(tag);
   for (std::size_t d = 0; d < hd; ++d) {
-    const auto s = hn::Mul(hn::Set(tag, decay[d]), hn::LoadU(tag, state + d * hd));
-    read_k = hn::MulAdd(hn::Set(tag, k[d]), s, read_k);
-    read_q = hn::MulAdd(hn::Set(tag, q[d]), s, read_q);
+    const Vec fade = hn::Set(tag, decay[d]), key = hn::Set(tag, k[d]), query = hn::Set(tag, q[d]);
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < kVectors; ++i) {
+      const Vec s = hn::Mul(fade, hn::LoadU(tag, state + d * hd + i * lanes));
+      read_k[i] = hn::MulAdd(key, s, read_k[i]);
+      read_q[i] = hn::MulAdd(query, s, read_q[i]);
+    }
   }
-  const auto u = hn::Mul(hn::Set(tag, beta), hn::Sub(hn::LoadU(tag, v), read_k));
+  Vec u[kVectors];
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    u[i] = hn::Mul(hn::Set(tag, beta), hn::Sub(hn::LoadU(tag, v + i * lanes), read_k[i]));
+    hn::StoreU(hn::MulAdd(hn::Set(tag, qk), u[i], read_q[i]), tag, o + i * lanes);
+  }
   for (std::size_t d = 0; d < hd; ++d) {
-    const auto s = hn::Mul(hn::Set(tag, decay[d]), hn::LoadU(tag, state + d * hd));
-    hn::StoreU(hn::MulAdd(hn::Set(tag, k[d]), u, s), tag, state + d * hd);
+    const Vec fade = hn::Set(tag, decay[d]), key = hn::Set(tag, k[d]);
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < kVectors; ++i) {
+      float* to = state + d * hd + i * lanes;
+      hn::StoreU(hn::MulAdd(key, u[i], hn::Mul(fade, hn::LoadU(tag, to))), tag, to);
+    }
   }
-  hn::StoreU(hn::MulAdd(hn::Set(tag, qk), u, read_q), tag, o);
 }
 
 }  // namespace
@@ -123,15 +139,14 @@ std::size_t step_unit(const KdaUnit& u, const KdaForward& io, float* scratch) {
     const float* v = io.v + x;
     float* o = io.o + x;
     std::size_t c = 0;
-    for (; c + kLanes <= hd; c += kLanes) step_columns(d, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
-    if constexpr (kLanes > 4) {
-      const hn::CappedTag<float, 4> d4;
-      for (; c + 4 <= hd; c += 4) step_columns(d4, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
-    }
-    if constexpr (kLanes > 1) {
-      const hn::CappedTag<float, 1> d1;
-      for (; c < hd; ++c) step_columns(d1, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
-    }
+    const auto columns = [&](auto tag, auto vectors) HWY_ATTR {
+      const std::size_t step = hn::Lanes(tag) * vectors();
+      for (; c + step <= hd; c += step) step_columns<vectors()>(tag, hd, q, k, decay, qk, v + c, beta, state + c, o + c);
+    };
+    columns(d, std::integral_constant<int, 4>());
+    columns(d, std::integral_constant<int, 1>());
+    if constexpr (kLanes > 4) columns(hn::CappedTag<float, 4>(), std::integral_constant<int, 1>());
+    if constexpr (kLanes > 1) columns(hn::CappedTag<float, 1>(), std::integral_constant<int, 1>());
   }
   return 0;
 }

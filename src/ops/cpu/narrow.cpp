@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <vector>
 
 #include "ops/cpu/kernels.h"
@@ -13,6 +14,7 @@
 #include "ops/cpu/narrow_kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu_level.h"
+#include "ops/gemm.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dormouse::ops::cpu {
@@ -34,23 +36,6 @@ constexpr int kStripsAlone = 2, kRowsTogether = 2;
 constexpr int kStripsAlone = 1, kRowsTogether = 1;
 #endif
 
-HWY_INLINE void widen_row(const float* at, V* out) {
-  const Full d;
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) out[v] = hn::LoadU(d, at + v * kLanes);
-}
-
-HWY_INLINE void widen_row(const std::uint32_t* at, V* out) {
-  const Full d;
-  const hn::RebindToUnsigned<Full> du;
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors / 2; ++v) {
-    const auto words = hn::LoadU(du, at + v * kLanes);
-    out[v] = hn::BitCast(d, hn::ShiftLeft<16>(words));
-    out[kVectors / 2 + v] = hn::BitCast(d, hn::And(words, hn::Set(du, 0xffff0000U)));
-  }
-}
-
 // to [32], or its first `columns`.
 HWY_INLINE void store_row(const V* sums, float* to, std::int64_t columns) {
   const Full d;
@@ -61,71 +46,140 @@ HWY_INLINE void store_row(const V* sums, float* to, std::int64_t columns) {
   if (place == tile) std::copy_n(tile, columns, to);
 }
 
-// Strips [strip, strip + kStrips) and rows [row, row + kRows). Word: float, or std::uint32_t for two bf16.
-template <class Word, int kRows, int kStrips>
-HWY_NOINLINE void pass(const StripRange& range, std::int64_t strip, const float* x, std::int64_t row) {
-  const Full d;
-  const std::int64_t k = range.w->k(), n = range.w->n();
-  constexpr std::int64_t kStep = std::is_same_v<Word, float> ? kStrip : kStrip / 2;  // words of a row
-  const Word* w = reinterpret_cast<const Word*>(range.w->strip(strip));
-  const auto next = static_cast<std::int64_t>(range.w->strip_bytes() / sizeof(Word));
-  V sums[kRows * kStrips * kVectors];
-#pragma GCC unroll 32
-  for (int i = 0; i < kRows * kStrips * kVectors; ++i) sums[i] = hn::Zero(d);
-  const float* xr = x + row * k;
-  for (std::int64_t i = 0; i < k; ++i) {
+// sums += factor w over steps of k, in every column of kStrips strips and every row of kRows: w are the vectors of the first strip's row,
+// those of the next strip `next` bytes on; factor(r, i) is that of row r at step i.
+template <int kRows, int kStrips, class Factor, class Add, class Sum>
+HWY_INLINE void add_steps(std::int64_t steps, const std::byte* w, std::size_t next, const Factor& factor, const Add& add, Sum* sums) {
+  constexpr std::size_t kBytes = sizeof(float) * static_cast<std::size_t>(kLanes);
+  for (std::int64_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 4
     for (int s = 0; s < kStrips; ++s) {
-      V wide[kVectors];
-      widen_row(w + s * next, wide);
+      const std::byte* at = w + static_cast<std::size_t>(s) * next;
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        const V factor = hn::Set(d, xr[r * k + i]);
+        const Sum x = factor(r, i);
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) {
-          V& sum = sums[(r * kStrips + s) * kVectors + v];
-          sum = hn::MulAdd(factor, wide[v], sum);
+          Sum& sum = sums[(r * kStrips + s) * kVectors + v];
+          sum = add(x, at + static_cast<std::size_t>(v) * kBytes, sum);
         }
       }
     }
-    w += kStep;
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows * kStrips; ++i) {
-    const std::int64_t j = (strip + i % kStrips) * kStrip;
-    store_row(sums + i * kVectors, range.y + (row + i / kStrips) * n + j, n - j);
+    w += kBytes * kVectors;
   }
 }
 
+// f32: strips [strip, strip + kStrips) and rows [row, row + kRows).
+struct Floats {
+  const float* x;
+
+  template <int kRows, int kStrips>
+  HWY_NOINLINE void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
+    const Full d;
+    const std::int64_t k = range.w->k(), n = range.w->n();
+    V sums[kRows * kStrips * kVectors];
+#pragma GCC unroll 32
+    for (V& sum : sums) sum = hn::Zero(d);
+    const float* xr = x + row * k;
+    add_steps<kRows, kStrips>(
+        k, range.w->strip(strip), range.w->strip_bytes(), [&](int r, std::int64_t i) HWY_ATTR { return hn::Set(d, xr[r * k + i]); },
+        [&](V factor, const std::byte* w, V sum)
+            HWY_ATTR { return hn::MulAdd(factor, hn::LoadU(d, reinterpret_cast<const float*>(w)), sum); },
+        sums);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows * kStrips; ++i) {
+      const std::int64_t j = (strip + i % kStrips) * kStrip;
+      store_row(sums + i * kVectors, range.y + (row + i / kStrips) * n + j, n - j);
+    }
+  }
+};
+
+// sums + a[0] b[0] + a[1] b[1] in every lane, of two 16-bit whole numbers each; exact.
+HWY_INLINE hn::Vec<Ints> add_pair_products(hn::Vec<Ints> a, hn::Vec<Ints> b, hn::Vec<Ints> sums) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  const Ints di;
+  const hn::Repartition<std::int16_t, Ints> half;
+  auto unused = hn::Zero(di);  // on x86 the sum of each lane's pair goes to its lane of the first
+  return hn::ReorderWidenMulAccumulate(di, hn::BitCast(half, a), hn::BitCast(half, b), sums, unused);
+#else
+  const auto low = [&](hn::Vec<Ints> x) HWY_ATTR { return hn::ShiftRight<16>(hn::ShiftLeft<16>(x)); };
+  const auto high = [&](hn::Vec<Ints> x) HWY_ATTR { return hn::ShiftRight<16>(x); };
+  return hn::Add(sums, hn::Add(hn::Mul(low(a), low(b)), hn::Mul(high(a), high(b))));
+#endif
+}
+
+// bf16, likewise.
+struct Pairs {
+  const Wholes& x;
+
+  template <int kRows, int kStrips>
+  HWY_NOINLINE void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
+    const Full d;
+    const Ints di;
+    const std::int64_t n = range.w->n();
+    const I16Blocks blocks(range.w->k());
+    const std::byte* panel = range.w->strip(strip);
+    const float* scales = range.w->scales().data() + strip * kStrip;
+    const std::int16_t* factors = x.whole + row * x.padded;
+    V y[kRows * kStrips * kVectors];
+    for (V& one : y) one = hn::Zero(d);
+    for (std::int64_t block = 0; block < blocks.count; ++block) {
+      hn::Vec<Ints> sums[kRows * kStrips * kVectors];
+#pragma GCC unroll 32
+      for (auto& sum : sums) sum = hn::Zero(di);
+      const std::int64_t steps = ceil_div(blocks.depth(block), 2);
+      add_steps<kRows, kStrips>(
+          steps, panel, range.w->strip_bytes(),
+          [&](int r, std::int64_t i) HWY_ATTR {
+            std::int32_t pair;
+            std::copy_n(reinterpret_cast<const char*>(factors + r * x.padded + 2 * i), 4, reinterpret_cast<char*>(&pair));
+            return hn::Set(di, pair);
+          },
+          [&](hn::Vec<Ints> pair, const std::byte* w, hn::Vec<Ints> sum)
+              HWY_ATTR { return add_pair_products(pair, hn::LoadU(di, reinterpret_cast<const std::int32_t*>(w)), sum); },
+          sums);
+#pragma GCC unroll 32
+      for (int i = 0; i < kRows * kStrips * kVectors; ++i) {
+        const std::int64_t r = row + i / (kStrips * kVectors), c = i % (kStrips * kVectors) * kLanes;
+        const V scale = hn::Mul(hn::Set(d, x.scale[r * blocks.count + block]), hn::LoadU(d, scales + c));
+        y[i] = hn::MulAdd(hn::ConvertTo(d, sums[i]), scale, y[i]);
+      }
+      panel += steps * 4 * kStrip;
+      scales += range.w->strips() * kStrip;
+      factors += blocks.size;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows * kStrips; ++i) {
+      const std::int64_t j = (strip + i % kStrips) * kStrip;
+      store_row(y + i * kVectors, range.y + (row + i / kStrips) * n + j, n - j);
+    }
+  }
+};
+
 // Rows [row, rows) in groups of kRows, then the rest in smaller ones. Fewer rows: more columns, for as many sums under way.
-template <class Word, int kRows>
-HWY_INLINE void rows_of(const StripRange& range, std::int64_t first, std::int64_t last, const float* x, std::int64_t row,
+template <int kRows, class Kernel>
+HWY_INLINE void rows_of(const StripRange& range, std::int64_t first, std::int64_t last, const Kernel& kernel, std::int64_t row,
                         std::int64_t rows) {
   constexpr int kStrips = kRows == 1 ? kStripsAlone : kRows < kRowsTogether ? 2 : 1;
   for (; row + kRows <= rows; row += kRows) {
     std::int64_t strip = first;
-    for (; strip + kStrips <= last; strip += kStrips) pass<Word, kRows, kStrips>(range, strip, x, row);
+    for (; strip + kStrips <= last; strip += kStrips) kernel.template pass<kRows, kStrips>(range, strip, row);
     if constexpr (kStrips > 1) {
-      for (; strip < last; ++strip) pass<Word, kRows, 1>(range, strip, x, row);
+      for (; strip < last; ++strip) kernel.template pass<kRows, 1>(range, strip, row);
     }
   }
-  if constexpr (kRows > 1) rows_of<Word, kRows / 2>(range, first, last, x, row, rows);
+  if constexpr (kRows > 1) rows_of<kRows / 2>(range, first, last, kernel, row, rows);
 }
 
 // Few strips at a time, so that they stay in the cache while all rows pass.
-template <class Word>
-HWY_INLINE void wide_strips(const StripRange& range, std::int64_t rows, const float* x) {
+template <class Kernel>
+HWY_INLINE void all_strips(const StripRange& range, std::int64_t rows, const Kernel& kernel) {
   for (std::int64_t strip = range.first; strip < range.last; strip += kStripsAlone)
-    rows_of<Word, kRowsTogether>(range, strip, std::min<std::int64_t>(range.last, strip + kStripsAlone), x, 0, rows);
+    rows_of<kRowsTogether>(range, strip, std::min<std::int64_t>(range.last, strip + kStripsAlone), kernel, 0, rows);
 }
 
-void WideStrips(const StripRange& range, std::int64_t rows, const float* x) {
-  if (range.w->type() == Narrow::bf16) {
-    wide_strips<std::uint32_t>(range, rows, x);
-  } else {
-    wide_strips<float>(range, rows, x);
-  }
-}
+void FloatStrips(const StripRange& range, std::int64_t rows, const float* x) { all_strips(range, rows, Floats{x}); }
+void WholeStrips(const StripRange& range, const Wholes& x) { all_strips(range, x.rows, Pairs{x}); }
 
 // sums += stored code times digit over the four bytes of every 32-bit lane; exact.
 HWY_INLINE hn::Vec<Ints> dot4(hn::Vec<Ints> codes, hn::Vec<Ints> digits, hn::Vec<Ints> sums) {
@@ -197,28 +251,61 @@ void DotStrips(const StripRange& range, const Digits& x) {
   }
 }
 
+// max |x|, 0 below kSmallest, NaN when an x is not finite.
+float largest_of(std::int64_t k, const float* x) {
+  constexpr float kSmallest = 1e-33F;  // below it a scale is a denormal, and its inverse soon infinite
+  const Full d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const float poison = sum_of(k, [&](auto df, std::int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(df, x + i), hn::Zero(df)); });
+  if (poison != 0) return poison;
+  V all = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= k; i += lanes) all = hn::Max(all, hn::Abs(hn::LoadU(d, x + i)));
+  float most = hn::GetLane(hn::MaxOfLanes(d, all));
+  for (; i < k; ++i) most = std::max(most, x[i] < 0 ? -x[i] : x[i]);
+  return most < kSmallest ? 0 : most;
+}
+
+// One row in whole numbers; a scale for every block.
+void WholesOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t* whole, float* scale) {
+  std::fill(whole + k, whole + padded, std::int16_t{0});
+  const I16Blocks blocks(k);
+  for (std::int64_t block = 0; block < blocks.count; ++block) {
+    const float* from = x + block * blocks.size;
+    std::int16_t* to = whole + block * blocks.size;
+    const std::int64_t depth = blocks.depth(block);
+    const float most = largest_of(depth, from);
+    scale[block] = most;
+    if (!(most > 0)) {
+      std::fill_n(to, depth, std::int16_t{0});
+      continue;
+    }
+    const float shrink = 1 / most;  // so that no square overflows
+    const float squares = sum_of(depth, [&](auto d, std::int64_t i) HWY_ATTR {
+      const auto v = hn::Mul(hn::LoadU(d, from + i), hn::Set(d, shrink));
+      return hn::Mul(v, v);
+    });
+    const float share = std::max(std::sqrt(squares) / kI16Norm, 1 / kI16Largest);
+    const float inverse = shrink / share;
+    scale[block] = most * share;
+    each(depth, [&](auto d, std::int64_t i) HWY_ATTR {
+      const hn::Rebind<std::int16_t, decltype(d)> half;
+      hn::StoreU(hn::DemoteTo(half, hn::NearestInt(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, inverse)))), half, to + i);
+    });
+  }
+}
+
 // One row in two digits. Returns the scale: NaN when an x is not finite.
 float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t* high, std::int8_t* low, std::int32_t* sum_high,
                std::int32_t* sum_low) {
   constexpr float kLargest = 32512;  // 127 * 256: both digits fit a byte
-  const float poison = sum_of(k, [&](auto d, std::int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, x + i), hn::Zero(d)); });
-  float most = 0;
-  {
-    const Full d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    V all = hn::Zero(d);
-    std::int64_t i = 0;
-    for (; i + lanes <= k; i += lanes) all = hn::Max(all, hn::Abs(hn::LoadU(d, x + i)));
-    most = hn::GetLane(hn::MaxOfLanes(d, all));
-    for (; i < k; ++i) most = std::max(most, x[i] < 0 ? -x[i] : x[i]);
-  }
-  constexpr float kSmallest = 1e-33F;  // below it the scale is a denormal, and the inverse soon infinite
-  const bool none = poison != 0 || most < kSmallest;
+  const float most = largest_of(k, x);
+  const bool none = !(most > 0);
   std::fill(high + (none ? 0 : k), high + padded, std::int8_t{0});
   std::fill(low + (none ? 0 : k), low + padded, std::int8_t{0});
   if (none) {
     *sum_high = *sum_low = 0;
-    return poison;
+    return most;
   }
   const float inverse = kLargest / most;
   const Ints di;
@@ -275,8 +362,10 @@ namespace dormouse::ops {
 namespace cpu {
 namespace {
 
-HWY_EXPORT(WideStrips);
+HWY_EXPORT(FloatStrips);
+HWY_EXPORT(WholeStrips);
 HWY_EXPORT(DotStrips);
+HWY_EXPORT(WholesOf);
 HWY_EXPORT(DigitsOf);
 HWY_EXPORT(ReadBytes);
 
@@ -301,47 +390,74 @@ void for_strips(std::size_t count, const Matrix& matrix, std::int64_t id, std::i
   }
 }
 
-// Digits of every x that a matrix of codes multiplies, each once.
-class AllDigits {
+// Every x that is rounded for its matrix, each once.
+class RoundedInputs {
  public:
-  AllDigits(std::int64_t rows, std::span<const Product<float>> products) {
+  struct Input {
+    const float* x;
+    std::int64_t k;
+    bool codes;
+    Digits digits = {};  // for a matrix of codes
+    Wholes wholes = {};  // for one of bf16
+  };
+
+  RoundedInputs(std::int64_t rows, std::span<const Product<float>> products) {
     std::int64_t bytes = 0;
     for (const auto& p : products) {
-      if (!has_codes(p.w->type()) || find(p) != nullptr) continue;
-      inputs_.push_back({p.x, p.w->k(), {.rows = rows, .padded = round_up(p.w->k(), 16)}});
-      bytes += rows * (2 * inputs_.back().digits.padded + 12);
+      if (p.w->type() == Narrow::f32 || find(p) != nullptr) continue;
+      inputs_.push_back({p.x, p.w->k(), has_codes(p.w->type())});
+      bytes += rows * bytes_of_row(inputs_.back());
     }
     if (inputs_.empty()) return;
-    auto* next = static_cast<std::int8_t*>(scratch_bytes(Slot::convert_a, static_cast<std::size_t>(bytes)));
-    for (auto& input : inputs_) {
-      const std::int64_t padded = input.digits.padded;
-      auto* high = next;
-      auto* low = high + rows * padded;
-      auto* scale = reinterpret_cast<float*>(low + rows * padded);
-      auto* sum_high = reinterpret_cast<std::int32_t*>(scale + rows);
-      auto* sum_low = sum_high + rows;
-      next = reinterpret_cast<std::int8_t*>(sum_low + rows);
-      input.digits = {rows, padded, high, low, scale, sum_high, sum_low};
-      const auto kernel = HWY_DYNAMIC_DISPATCH(DigitsOf);
-      for_ranges(rows, 1, rows * input.k, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r)
-          scale[r] = kernel(input.k, padded, input.x + r * input.k, high + r * padded, low + r * padded, sum_high + r, sum_low + r);
-      });
+    auto* next = static_cast<std::byte*>(scratch_bytes(Slot::convert_a, static_cast<std::size_t>(bytes)));
+    for (Input& input : inputs_) {
+      if (input.codes) {
+        round_to_digits(input, rows, next);
+      } else {
+        round_to_wholes(input, rows, next);
+      }
+      next += rows * bytes_of_row(input);
     }
   }
-  const Digits* find(const Product<float>& p) const {
-    for (const auto& input : inputs_) {
-      if (input.x == p.x && input.k == p.w->k()) return &input.digits;
+  const Input* find(const Product<float>& p) const {
+    for (const Input& input : inputs_) {
+      if (input.x == p.x && input.k == p.w->k() && input.codes == has_codes(p.w->type())) return &input;
     }
     return nullptr;
   }
 
  private:
-  struct Input {
-    const float* x;
-    std::int64_t k;
-    Digits digits;
-  };
+  static std::int64_t padded_of(std::int64_t k) { return round_up(k, 16); }
+  static std::int64_t bytes_of_row(const Input& input) {
+    return 2 * padded_of(input.k) + (input.codes ? 12 : 4 * I16Blocks(input.k).count);
+  }
+
+  static void round_to_digits(Input& input, std::int64_t rows, std::byte* space) {
+    const std::int64_t padded = padded_of(input.k);
+    auto* high = reinterpret_cast<std::int8_t*>(space);
+    auto* low = high + rows * padded;
+    auto* scale = reinterpret_cast<float*>(low + rows * padded);
+    auto* sum_high = reinterpret_cast<std::int32_t*>(scale + rows);
+    auto* sum_low = sum_high + rows;
+    input.digits = {rows, padded, high, low, scale, sum_high, sum_low};
+    const auto kernel = HWY_DYNAMIC_DISPATCH(DigitsOf);
+    for_ranges(rows, 1, rows * input.k, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r)
+        scale[r] = kernel(input.k, padded, input.x + r * input.k, high + r * padded, low + r * padded, sum_high + r, sum_low + r);
+    });
+  }
+
+  static void round_to_wholes(Input& input, std::int64_t rows, std::byte* space) {
+    const std::int64_t padded = padded_of(input.k), blocks = I16Blocks(input.k).count;
+    auto* whole = reinterpret_cast<std::int16_t*>(space);
+    auto* scale = reinterpret_cast<float*>(whole + rows * padded);
+    input.wholes = {rows, padded, whole, scale};
+    const auto kernel = HWY_DYNAMIC_DISPATCH(WholesOf);
+    for_ranges(rows, 1, rows * input.k, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) kernel(input.k, padded, input.x + r * input.k, whole + r * padded, scale + r * blocks);
+    });
+  }
+
   std::vector<Input> inputs_;
 };
 
@@ -350,17 +466,21 @@ class AllDigits {
 void products(std::int64_t rows, std::span<const Product<float>> list, Sweep sweep) {
   if (rows == 0) return;
   constexpr std::int64_t kSerialProducts = 32 * 1024;  // below this many one thread does it
-  const AllDigits digits(rows, list);
-  const auto wide = HWY_DYNAMIC_DISPATCH(WideStrips);
-  const auto dot = native_vnni() ? dot_strips_vnni : HWY_DYNAMIC_DISPATCH(DotStrips);
+  const RoundedInputs inputs(rows, list);
+  const bool vnni = native_vnni();
+  const auto float_strips = HWY_DYNAMIC_DISPATCH(FloatStrips);
+  const auto whole_strips = vnni ? whole_strips_vnni : HWY_DYNAMIC_DISPATCH(WholeStrips);
+  const auto dot_strips = vnni ? dot_strips_vnni : HWY_DYNAMIC_DISPATCH(DotStrips);
   std::int64_t total = 0;
   for (const auto& p : list) total += p.w->n() * p.w->k() * rows;
   const auto multiply = [&](std::size_t i, std::int64_t first, std::int64_t last) {
     const StripRange range{list[i].w, first, last, list[i].y};
-    if (has_codes(list[i].w->type())) {
-      dot(range, *digits.find(list[i]));
+    if (list[i].w->type() == Narrow::f32) {
+      float_strips(range, rows, list[i].x);
+    } else if (const auto* input = inputs.find(list[i]); input->codes) {
+      dot_strips(range, input->digits);
     } else {
-      wide(range, rows, list[i].x);
+      whole_strips(range, input->wholes);
     }
   };
   const auto matrix = [&](std::size_t i) -> const NarrowMatrix& { return *list[i].w; };

@@ -15,6 +15,13 @@ struct Digits {
   const std::int32_t *sum_high = nullptr, *sum_low = nullptr;
 };
 
+// Rows of x in whole numbers, in the blocks of I16Blocks(k): x[r,i] ~ scale[r, block of i] * whole[r,i]; k padded to even with 0.
+struct Wholes {
+  std::int64_t rows = 0, padded = 0;
+  const std::int16_t* whole = nullptr;  // [rows, padded]
+  const float* scale = nullptr;         // [rows, blocks]
+};
+
 struct StripRange {
   const NarrowMatrix* w = nullptr;
   std::int64_t first = 0, last = 0;
@@ -24,5 +31,8 @@ struct StripRange {
 // int8, ternary. y = (256 (h - o sum_high) + l - o sum_low) * (scale * scales[j]) with h, l the sums of stored codes, o what was added to
 // them. x86_dot.cpp: for native_vnni(); narrow.cpp has the other CPUs'. All give the same bits.
 void dot_strips_vnni(const StripRange& range, const Digits& x);
+
+// bf16. y = the sum over blocks of (sum of products of wholes) * (scale * scales[j]). Here too: x86_dot.cpp for native_vnni().
+void whole_strips_vnni(const StripRange& range, const Wholes& x);
 
 }  // namespace dormouse::ops::cpu

@@ -1,8 +1,9 @@
-// Dot products of bytes (VPDPBUSD).
+// Dot products of bytes (VPDPBUSD) and of pairs of 16-bit whole numbers (VPDPWSSD).
 #include <algorithm>
 
 #include "ops/cpu/narrow_kernels.h"
 #include "ops/cpu/vnni.h"
+#include "ops/gemm.h"
 
 namespace dormouse::ops::cpu {
 
@@ -11,11 +12,16 @@ namespace {
 
 constexpr int kVectors = 2;  // of 16 columns: a strip
 
-// The digits of four rows of W, in every lane.
-DORMOUSE_VNNI inline __m512i four_digits(const std::int8_t* from) {
-  std::int32_t four;
-  __builtin_memcpy(&four, from, 4);
-  return _mm512_set1_epi32(four);
+// What four rows of W (or two, of 16 bits) are multiplied with, in every lane.
+DORMOUSE_VNNI inline __m512i everywhere(const void* four_bytes) {
+  std::int32_t word;
+  __builtin_memcpy(&word, four_bytes, 4);
+  return _mm512_set1_epi32(word);
+}
+
+// The lanes of 16 columns from `column` on that exist.
+__mmask16 lanes_from(std::int64_t column, std::int64_t n) {
+  return static_cast<__mmask16>((1U << std::clamp<std::int64_t>(n - column, 0, 16)) - 1U);
 }
 
 // kRows rows of x against kStrips strips. Every loop over sums is unrolled, so that they live in registers.
@@ -46,7 +52,7 @@ DORMOUSE_VNNI void strips_of_rows(const StripRange& range, std::int64_t strip, c
 #pragma GCC unroll 6
         for (int r = 0; r < kRows; ++r) {
           const std::int64_t at = r * x.padded + 4 * (g + part);
-          const __m512i h = four_digits(x_high + at), l = four_digits(x_low + at);
+          const __m512i h = everywhere(x_high + at), l = everywhere(x_low + at);
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) {
             const int i = (r * kStrips + s) * kVectors + v;
@@ -69,7 +75,7 @@ DORMOUSE_VNNI void strips_of_rows(const StripRange& range, std::int64_t strip, c
   const float* scales = range.w->scales().data() + first;
   for (int i = 0; i < kSums; ++i) {
     const std::int64_t r = row + i / (kStrips * kVectors), c = i % (kStrips * kVectors) * 16;
-    const auto lanes = static_cast<__mmask16>((1U << std::clamp<std::int64_t>(n - first - c, 0, 16)) - 1U);
+    const __mmask16 lanes = lanes_from(first + c, n);
     const __m512i all_high = _mm512_load_si512(sums[0] + 16 * i), all_low = _mm512_load_si512(sums[1] + 16 * i);
     const __m512 h = _mm512_cvtepi32_ps(_mm512_sub_epi32(all_high, _mm512_set1_epi32(offset * x.sum_high[r])));
     const __m512 l = _mm512_cvtepi32_ps(_mm512_sub_epi32(all_low, _mm512_set1_epi32(offset * x.sum_low[r])));
@@ -78,27 +84,86 @@ DORMOUSE_VNNI void strips_of_rows(const StripRange& range, std::int64_t strip, c
   }
 }
 
-// Rows [row, x.rows) in groups of kRows, then the rest in smaller ones. Fewer rows: more columns, for as many sums under way.
-template <bool kTernary, int kRows>
-void rows_of(const StripRange& range, const Digits& x, std::int64_t row) {
-  constexpr int kStrips = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
-  for (; row + kRows <= x.rows; row += kRows) {
-    std::int64_t strip = range.first;
-    for (; strip + kStrips <= range.last; strip += kStrips) strips_of_rows<kTernary, kRows, kStrips>(range, strip, x, row);
-    if constexpr (kStrips > 1) {
-      for (; strip < range.last; ++strip) strips_of_rows<kTernary, kRows, 1>(range, strip, x, row);
+template <bool kTernary>
+struct Codes {
+  const Digits& x;
+  template <int kRows, int kStrips>
+  void strips(const StripRange& range, std::int64_t strip, std::int64_t row) const {
+    strips_of_rows<kTernary, kRows, kStrips>(range, strip, x, row);
+  }
+};
+
+struct Pairs {
+  const Wholes& x;
+
+  template <int kRows, int kStrips>
+  DORMOUSE_VNNI void strips(const StripRange& range, std::int64_t strip, std::int64_t row) const {
+    constexpr int kSums = kRows * kStrips * kVectors;
+    const std::int64_t n = range.w->n(), first = strip * NarrowMatrix::kStrip;
+    const I16Blocks blocks(range.w->k());
+    const std::byte* panel = range.w->strip(strip);
+    const std::size_t next = range.w->strip_bytes();
+    const float* scales = range.w->scales().data() + first;
+    const std::int16_t* factors = x.whole + row * x.padded;
+    alignas(64) float y[kSums * 16];  // of the blocks so far
+    for (std::int64_t block = 0; block < blocks.count; ++block) {
+      __m512i sums[kSums];
+#pragma GCC unroll 16
+      for (int i = 0; i < kSums; ++i) sums[i] = _mm512_setzero_si512();
+      for (std::int64_t i = 0; i < blocks.depth(block); i += 2) {
+#pragma GCC unroll 4
+        for (int s = 0; s < kStrips; ++s) {
+          __m512i w[kVectors];
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; ++v) w[v] = _mm512_loadu_si512(panel + static_cast<std::size_t>(s) * next + 64 * v);
+#pragma GCC unroll 8
+          for (int r = 0; r < kRows; ++r) {
+            const __m512i pair = everywhere(factors + r * x.padded + i);
+#pragma GCC unroll 2
+            for (int v = 0; v < kVectors; ++v) add_pair_products(sums[(r * kStrips + s) * kVectors + v], pair, w[v]);
+          }
+        }
+        panel += 64 * kVectors;
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kSums; ++i) {
+        const std::int64_t r = row + i / (kStrips * kVectors), c = i % (kStrips * kVectors) * 16;
+        const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(x.scale[r * blocks.count + block]), _mm512_loadu_ps(scales + c));
+        const __m512 before = block == 0 ? _mm512_setzero_ps() : _mm512_load_ps(y + 16 * i);
+        const __m512 now = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[i]), scale, before);
+        if (block + 1 < blocks.count) {
+          _mm512_store_ps(y + 16 * i, now);
+        } else {
+          _mm512_mask_storeu_ps(range.y + r * n + first + c, lanes_from(first + c, n), now);
+        }
+      }
+      scales += range.w->strips() * NarrowMatrix::kStrip;
+      factors += blocks.size;
     }
   }
-  if constexpr (kRows > 1) rows_of<kTernary, kRows == 6 ? 4 : kRows / 2>(range, x, row);
+};
+
+// Rows [row, rows) in groups of kRows, then the rest in smaller ones. Fewer rows: more columns, for as many sums under way.
+template <int kRows, class Kernel>
+void rows_of(const StripRange& range, const Kernel& kernel, std::int64_t row, std::int64_t rows) {
+  constexpr int kStrips = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
+  for (; row + kRows <= rows; row += kRows) {
+    std::int64_t strip = range.first;
+    for (; strip + kStrips <= range.last; strip += kStrips) kernel.template strips<kRows, kStrips>(range, strip, row);
+    if constexpr (kStrips > 1) {
+      for (; strip < range.last; ++strip) kernel.template strips<kRows, 1>(range, strip, row);
+    }
+  }
+  if constexpr (kRows > 1) rows_of<kRows == 6 ? 4 : kRows / 2>(range, kernel, row, rows);
 }
 
 // Few strips at a time, so that they stay in the cache while all rows pass.
-template <bool kTernary>
-void all_strips(StripRange range, const Digits& x) {
+template <int kRows, class Kernel>
+void all_strips(StripRange range, const Kernel& kernel, std::int64_t rows) {
   const std::int64_t last = range.last;
   for (; range.first < last; range.first += 4) {
     range.last = std::min(last, range.first + 4);
-    rows_of<kTernary, 6>(range, x, 0);
+    rows_of<kRows>(range, kernel, 0, rows);
   }
 }
 
@@ -106,15 +171,18 @@ void all_strips(StripRange range, const Digits& x) {
 
 void dot_strips_vnni(const StripRange& range, const Digits& x) {
   if (range.w->type() == Narrow::ternary) {
-    all_strips<true>(range, x);
+    all_strips<6>(range, Codes<true>{x}, x.rows);
   } else {
-    all_strips<false>(range, x);
+    all_strips<6>(range, Codes<false>{x}, x.rows);
   }
 }
+
+void whole_strips_vnni(const StripRange& range, const Wholes& x) { all_strips<8>(range, Pairs{x}, x.rows); }
 
 #else
 
 void dot_strips_vnni(const StripRange&, const Digits&) {}
+void whole_strips_vnni(const StripRange&, const Wholes&) {}
 
 #endif
 
