@@ -25,7 +25,6 @@ namespace dormouse::base {
 namespace {
 
 constexpr int kMostThreads = 4096;
-constexpr int kMostTeam = 64;  // oneDNN 2.6.3's f32 product crashes on teams of 96; 72 were seen to work
 
 using Path = std::filesystem::path;
 

@@ -15,7 +15,8 @@ int available_threads(const std::filesystem::path& root);
 // The quota alone: whole CPUs, rounded up; 0 when there is none. The smallest of this process's group and those above it.
 int cpu_quota(const std::filesystem::path& root);
 
-// Sets the OpenMP team size (0: available_threads(), at most 64) and FTZ + DAZ in every worker of that team. Returns the size.
+inline constexpr int kMostTeam = 64;  // oneDNN 2.6.3's f32 product crashes on teams of 96; 72 were seen to work
+// Sets the OpenMP team size (0: available_threads(), at most kMostTeam) and FTZ + DAZ in every worker of that team. Returns the size.
 int set_threads(int threads);
 int threads();
 // FTZ and DAZ in the calling thread.

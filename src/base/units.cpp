@@ -48,15 +48,13 @@ std::optional<double> read_double(std::string_view text, std::chars_format forma
 
 }  // namespace
 
-std::int64_t parse_count(std::string_view text, std::string_view what, std::int64_t limit) {
+std::int64_t parse_count(std::string_view text, std::string_view what, std::int64_t least, std::int64_t most) {
   const auto count = scaled_count(text);
-  if (count == kTooLarge && limit == INT64_MAX)
-    throw UsageError(fmt::format("{}: \"{}\" is too large; at most {}", escape(what), escape(text), limit));
-  if (!count || *count > static_cast<std::uint64_t>(limit)) {
-    const std::string range = limit == INT64_MAX ? "" : fmt::format(" from 0 to {}", limit);
-    throw UsageError(fmt::format("{}: \"{}\" is not a whole number{}; write it as 8, 2K or 64Ki", escape(what), escape(text), range));
-  }
-  return static_cast<std::int64_t>(*count);
+  if (!count) throw UsageError(fmt::format("{}: \"{}\" is not a whole number; write it as 8, 2K or 64Ki", escape(what), escape(text)));
+  const bool small = *count < static_cast<std::uint64_t>(least);
+  if (!small && *count <= static_cast<std::uint64_t>(most)) return static_cast<std::int64_t>(*count);
+  const std::string range = small && most == INT64_MAX ? fmt::format("at least {}", least) : fmt::format("from {} to {}", least, most);
+  throw UsageError(fmt::format("{} {}: must be {}", escape(what), escape(text), range));
 }
 
 double parse_duration(std::string_view text, std::string_view what) {

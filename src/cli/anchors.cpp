@@ -37,12 +37,9 @@ Texts read_texts(const Flags& flags, std::uint64_t limit) {
 
 int run(const Flags& flags) {
   flags.machine.apply();
-  const auto limit = flags.bytes.empty() ? std::int64_t{256 * 1024} : count_flag(flags.bytes, "--bytes", 2);
+  const auto limit = flags.bytes.empty() ? std::int64_t{256 * 1024} : base::parse_count(flags.bytes, "--bytes", 2);
   evaluate::AnchorOptions options;
-  if (!flags.order.empty()) {
-    options.max_order = static_cast<int>(base::parse_count(flags.order, "--order", 16));
-    if (options.max_order < 1) throw base::UsageError("--order 0: must be from 1 to 16");
-  }
+  if (!flags.order.empty()) options.max_order = static_cast<int>(base::parse_count(flags.order, "--order", 1, 16));
   const auto texts = read_texts(flags, static_cast<std::uint64_t>(limit));
   base::log_line(fmt::format("fitted on {} B, scored on {} B", base::human_count(texts.fit.size()), base::human_count(texts.text.size())));
   const auto anchors = evaluate::anchors(texts.fit, texts.text, options);

@@ -25,6 +25,7 @@ struct Machine {
   std::string threads, compute, cpu;
   bool json = false;
 
+  std::int64_t thread_count() const;  // --threads, 0: not given
   void add(CLI::App& command, bool with_compute = true);
   void apply() const;  // CPU level, then threads
   void apply_cpu_level() const;
@@ -41,9 +42,6 @@ void add_info(CLI::App& app, Context& context);
 void add_plot(CLI::App& app, Context& context);
 void add_compress(CLI::App& app, Context& context);  // and decompress
 void add_speed(CLI::App& app, Context& context);
-
-// The value of a count flag, from `least` to `most`; base::UsageError naming it.
-std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least, std::int64_t most = INT64_MAX);
 
 // "--set key=value" as typed.
 train::Typed typed_set(const std::string& text);

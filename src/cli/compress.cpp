@@ -141,8 +141,7 @@ void report_stats(const Flags& flags, const std::string& from, const decode::Com
 int compress(const Flags& flags) {
   train::watch_signals();
   decode::CompressOptions options;
-  if (!flags.block.empty()) options.block = static_cast<std::uint32_t>(base::parse_count(flags.block, "--block", decode::kLargestBlock));
-  if (options.block == 0) throw base::UsageError("--block 0: must be at least 1");
+  if (!flags.block.empty()) options.block = static_cast<std::uint32_t>(base::parse_count(flags.block, "--block", 1, decode::kLargestBlock));
   Input in(flags.in, "a file to compress");
   auto work = prepare(flags);
   start(work, in.size(), "compressing");

@@ -39,12 +39,11 @@ Window read_window(const Flags& flags, const network::ModelConfig& model, std::i
 
 int run(const Flags& flags) {
   flags.machine.apply();
-  const std::int64_t limit = flags.bytes.empty() ? kDefaultBytes : count_flag(flags.bytes, "--bytes", 2);
+  const std::int64_t limit = flags.bytes.empty() ? kDefaultBytes : base::parse_count(flags.bytes, "--bytes", 2);
   auto model = network::load_model(flags.model);
   const auto window = read_window(flags, model.config, limit);
   evaluate::BpbOptions options;
-  options.row = flags.seq_len.empty() ? model.config.max_seq_len : base::parse_count(flags.seq_len, "--seq-len", 1 << 20);
-  if (options.row < 1) throw base::UsageError("--seq-len 0: must be at least 1");
+  options.row = flags.seq_len.empty() ? model.config.max_seq_len : base::parse_count(flags.seq_len, "--seq-len", 1, 1 << 20);
   options.compute = flags.machine.compute_type();
   const auto result = evaluate::bits_per_byte(model.config, model.parameters, window.bytes, options);
   std::vector<report::Metric> metrics = {{"bpb", result.bpb},       {"rec_bpb", result.rec_bpb}, {"bytes", result.bytes},

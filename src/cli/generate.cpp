@@ -82,7 +82,7 @@ std::string read_prompt(const CLI::App& command, const Flags& flags) {
 }
 
 std::uint64_t read_seed(const Flags& flags) {
-  if (!flags.seed.empty()) return static_cast<std::uint64_t>(count_flag(flags.seed, "--seed", 0));
+  if (!flags.seed.empty()) return static_cast<std::uint64_t>(base::parse_count(flags.seed, "--seed", 0));
   return std::random_device{}();
 }
 
@@ -98,13 +98,13 @@ decode::SamplerConfig sampler_config(const Flags& flags) {
 }
 
 int run(const CLI::App& command, const Flags& flags) {
-  const std::int64_t bytes = flags.bytes == "-1" ? -1 : count_flag(flags.bytes, "-n", 0);
+  const std::int64_t bytes = flags.bytes == "-1" ? -1 : base::parse_count(flags.bytes, "-n", 0);
   const auto sampling = sampler_config(flags);
   const std::uint64_t seed = read_seed(flags);
   const std::string prompt = read_prompt(command, flags);
   flags.machine.apply();
   const auto weights = network::read_weights(network::load_export(flags.model));
-  const std::int64_t depth = flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1);
+  const std::int64_t depth = flags.depth.empty() ? 0 : base::parse_count(flags.depth, "--depth", 1);
   decode::Lanes lanes(weights, 1, depth);
   decode::Sampler sampler(sampling, seed);
   if (!flags.machine.json) base::log_line(fmt::format("seed {}", seed));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "cli/commands.h"
 #include "evaluate/bpb.h"
 #include "network/dormouse/model_file.h"
@@ -40,12 +41,12 @@ int run(const Flags& flags) {
   train::watch_signals();
   flags.machine.apply();
   auto model = network::load_model(flags.model);
-  const std::int64_t count = flags.bytes.empty() ? model.config.max_seq_len : count_flag(flags.bytes, "--bytes", 1);
+  const std::int64_t count = flags.bytes.empty() ? model.config.max_seq_len : base::parse_count(flags.bytes, "--bytes", 1);
   const auto bytes = base::read_start(flags.file, static_cast<std::uint64_t>(count));
   if (bytes.empty()) throw base::Error(base::escape(flags.file) + " is empty; logits need at least one byte");
   evaluate::BpbOptions options;
   options.compute = flags.machine.compute_type();
-  options.depth = flags.depth.empty() ? 0 : count_flag(flags.depth, "--depth", 1);
+  options.depth = flags.depth.empty() ? 0 : base::parse_count(flags.depth, "--depth", 1);
   const auto logits = evaluate::row_logits(model.config, model.parameters, bytes, options);
   write_npy(flags.out, logits);
   const std::string line = fmt::format("{}: float32 [{},256], logits[p] predicts byte p+1", base::escape(flags.out), logits.dim(0));

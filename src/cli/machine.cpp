@@ -32,16 +32,12 @@ void Machine::apply_cpu_level() const { ops::set_cpu_level(cpu); }
 
 void Machine::apply() const {
   apply_cpu_level();
-  base::set_threads(threads.empty() ? 0 : static_cast<int>(count_flag(threads, "--threads", 1, 1024)));
+  base::set_threads(static_cast<int>(thread_count()));
 }
+
+std::int64_t Machine::thread_count() const { return threads.empty() ? 0 : base::parse_count(threads, "--threads", 1, base::kMostTeam); }
 
 ops::Compute Machine::compute_type() const { return train::compute_of(compute); }
-
-std::int64_t count_flag(const std::string& text, const std::string& flag, std::int64_t least, std::int64_t most) {
-  const std::int64_t value = base::parse_count(text, flag, most);
-  if (value < least) throw base::UsageError(fmt::format("{} {}: must be at least {}", flag, value, least));
-  return value;
-}
 
 train::Typed typed_set(const std::string& text) {
   const auto equals = text.find('=');

@@ -95,7 +95,7 @@ train::RunConfig training_config(const Flags& flags) {
   if (flags.model.empty()) return config;
   config.model = network::load_export(flags.model).config;
   const auto longest = config.model.max_seq_len;
-  config.train.seq_len = flags.seq_len.empty() ? longest : count_flag(flags.seq_len, "--seq-len", 1, longest);
+  config.train.seq_len = flags.seq_len.empty() ? longest : base::parse_count(flags.seq_len, "--seq-len", 1, longest);
   return config;
 }
 
@@ -186,8 +186,8 @@ int fingerprint(const Flags& flags) {
 
 int run(const Flags& flags) {
   constexpr std::int64_t kMostStreams = 4096, kMostRepeats = 10'000;
-  const std::int64_t batch = flags.batch.empty() ? 8 : count_flag(flags.batch, "--batch", 1, kMostStreams),
-                     repeats = count_flag(flags.repeats, "--repeats", 1, kMostRepeats);
+  const std::int64_t batch = flags.batch.empty() ? 8 : base::parse_count(flags.batch, "--batch", 1, kMostStreams),
+                     repeats = base::parse_count(flags.repeats, "--repeats", 1, kMostRepeats);
   flags.machine.apply();
   if (flags.fingerprint) {
     const bool other = flags.train ||

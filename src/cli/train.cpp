@@ -45,7 +45,7 @@ std::string typed_text(const KeyFlag& flag, const std::string& text) {
   const std::string name = flag.names;
   switch (flag.value) {
     case Value::count:
-      return std::to_string(count_flag(text, name, name == "--seed" ? 0 : 1));
+      return std::to_string(base::parse_count(text, name, name == "--seed" ? 0 : 1));
     case Value::duration:
       return fmt::format("{}", base::parse_duration(text, name));
     case Value::number: {
@@ -85,7 +85,7 @@ train::Request request_of(const CLI::App& command, const Flags& flags, const std
   path("--config", flags.config, request.config_file);
   path("--run", flags.run, request.run_directory);
   if (given("--preset")) request.preset = flags.preset;
-  if (given("--extend")) request.extend = count_flag(flags.extend, "--extend", 1);
+  if (given("--extend")) request.extend = base::parse_count(flags.extend, "--extend", 1);
   request.must_be_new = flags.must_be_new;
   for (const auto& set : flags.set) request.typed.push_back(typed_set(set));
   for (const auto& flag : kKeyFlags) {
@@ -98,8 +98,7 @@ train::Request request_of(const CLI::App& command, const Flags& flags, const std
   if (!flags.include.empty()) request.typed.push_back({"include", joined(flags.include), "--include"});
   if (!flags.exclude.empty()) request.typed.push_back({"exclude", joined(flags.exclude), "--exclude"});
   if (given("--threads")) {
-    request.typed.push_back(
-        {"threads", std::to_string(count_flag(flags.machine.threads, "--threads", 1)), "--threads " + flags.machine.threads});
+    request.typed.push_back({"threads", std::to_string(flags.machine.thread_count()), "--threads " + flags.machine.threads});
   }
   if (given("--compute")) {
     static_cast<void>(flags.machine.compute_type());

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/threads.h"
 #include "config/field.h"
 #include "network/dormouse/config.h"
 #include "optim/optimizer.h"
@@ -119,7 +120,7 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
   visit(Field{.name = "eval_depths", .doc = "print the depth curve with every evaluation", .progress = true}, c.eval_depths);
   visit(Field{.name = "tensorboard", .doc = "write TensorBoard event files into the run", .progress = true, .before = "false"},
         c.tensorboard);
-  visit(Field{.name = "threads", .doc = "0: what the machine gives", .min = 0, .max = 1024, .progress = true}, c.threads);
+  visit(Field{.name = "threads", .doc = "0: what the machine gives", .min = 0, .max = base::kMostTeam, .progress = true}, c.threads);
 }
 
 template <class Config, class Visit>

@@ -28,25 +28,31 @@ TEST(Units, OtherCountsAreUsageErrors) {
   }
 }
 
-TEST(Units, ACountThatDoesNotFitIsCalledTooLarge) {
+TEST(Units, ACountThatDoesNotFitNamesTheLargest) {
   for (const char* large : {"9223372036854775808", "9223372036854775807K", "99999999999999999999999"}) {
     try {
       parse_count(large, "--seed");
       FAIL() << large;
     } catch (const UsageError& error) {
-      EXPECT_EQ(std::string(error.what()), std::string("--seed: \"") + large + "\" is too large; at most 9223372036854775807");
+      EXPECT_EQ(std::string(error.what()), std::string("--seed ") + large + ": must be from 0 to 9223372036854775807");
     }
   }
 }
 
-TEST(Units, ACountAboveItsLimitNamesTheLimit) {
-  EXPECT_EQ(parse_count("4096", "--batch", 4096), 4096);
-  try {
-    parse_count("5K", "--batch", 4096);
-    FAIL();
-  } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "--batch: \"5K\" is not a whole number from 0 to 4096; write it as 8, 2K or 64Ki");
-  }
+TEST(Units, ACountOutsideItsRangeNamesTheRange) {
+  const auto refusal = [](const char* text, std::int64_t least, std::int64_t most) -> std::string {
+    try {
+      parse_count(text, "--batch", least, most);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal("4096", 1, 4096), "accepted");
+  EXPECT_EQ(refusal("5K", 1, 4096), "--batch 5K: must be from 1 to 4096");
+  EXPECT_EQ(refusal("0", 1, 4096), "--batch 0: must be from 1 to 4096");
+  EXPECT_EQ(refusal("1", 2, INT64_MAX), "--batch 1: must be at least 2");
+  EXPECT_EQ(refusal("many", 1, 4096), "--batch: \"many\" is not a whole number; write it as 8, 2K or 64Ki");
 }
 
 TEST(Units, BadValuesAreEscapedInTheMessage) {

@@ -52,8 +52,8 @@ expect 2 'error: .*opt' train --data text.txt --opt sgd --run runs/bad
 expect 2 'error: .*--compute' train --data text.txt --compute f16 --run runs/bad
 expect 2 'error: --compute i16 needs a CPU with AVX512_VNNI' train --data text.txt --compute i16 --cpu scalar --run runs/bad
 expect 2 'error: unknown flag .--mistyped' export --mistyped x
-expect 2 'error: --threads 0: must be at least 1' anchors text.txt -t 0
-expect 2 'error: --threads 0: must be at least 1' eval text.txt --data text.txt -t 0
+expect 2 'error: --threads 0: must be from 1 to 64' anchors text.txt -t 0
+expect 2 'error: --threads 0: must be from 1 to 64' eval text.txt --data text.txt -t 0
 expect 2 'error: .*cpu' train --data text.txt --cpu z80 --run runs/bad
 expect 2 'error: ' train --data text.txt --preset tiny --config small.toml --run runs/bad
 expect 1 'error: .*n_heads' train --data text.txt --set n_heads=3 --run runs/bad
