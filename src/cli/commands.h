@@ -16,7 +16,7 @@ namespace dormouse::cli {
 
 // What main runs after parsing: the chosen subcommand's work, returning the exit code.
 struct Context {
-  std::string command_line;
+  std::string program, command_line;  // argv[0] and all of it, as typed
   std::function<int()> action;
 };
 

@@ -163,15 +163,14 @@ std::optional<evaluate::Agreement> difference_of(const Plan& plan, network::Mode
   });
 }
 
-std::string next_command(const Plan& plan, const Flags& flags) {
-  const std::string file = base::shell_word(plan.output.string());
-  if (flags.format == "safetensors") return fmt::format("dormouse info {}", file);
-  if (flags.format == "gguf") return fmt::format("dormouse info {}", file);
+std::string next_command(const Plan& plan, const Flags& flags, const std::string& program) {
+  const std::string file = base::shell_word(plan.output.string()), dormouse = base::shell_word(program);
+  if (flags.format != "dmexp") return fmt::format("{} info {}", dormouse, file);
   const bool in_place = plan.from_run && plan.output == fs::path(flags.source) / "model.dmexp";
-  return fmt::format("dormouse generate {} -p \"Once upon a time\" -n 300", in_place ? base::shell_word(flags.source) : file);
+  return fmt::format("{} generate {} -p \"Once upon a time\" -n 300", dormouse, in_place ? base::shell_word(flags.source) : file);
 }
 
-int run(const Flags& flags) {
+int run(const Flags& flags, const std::string& program) {
   train::watch_signals();
   check_dtype(flags.dtype);
   const Plan plan = plan_of(flags);
@@ -229,7 +228,7 @@ int run(const Flags& flags) {
       text += fmt::format("  largest difference of a logit from f32: not known here ({})\n", reason);
     }
   }
-  text += "next:  " + next_command(plan, flags) + "\n";
+  text += "next:  " + next_command(plan, flags, program) + "\n";
   print(flags.machine.json ? report::to_json(metrics) + "\n" : text);
   return 0;
 }
@@ -253,7 +252,7 @@ void add_export(CLI::App& app, Context& context) {
       "  dormouse export runs/a                                 runs/a/model.dmexp in bf16, which `generate runs/a` reads\n"
       "  dormouse export runs/a --best --dtype int8 -o a.dmexp\n"
       "  dormouse export runs/a --format safetensors            for transformers, PyTorch, ...");
-  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+  command->callback([&context, flags] { context.action = [&context, flags] { return run(*flags, context.program); }; });
 }
 
 }  // namespace dormouse::cli

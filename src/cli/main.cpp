@@ -108,6 +108,7 @@ std::string missing_text(const CLI::App& command, const std::string& what) {
 int dispatch(int argc, char** argv, bool& json) {
   CLI::App app("dormouse: byte-level language models on one machine, trained, judged and talking.", "dormouse");
   Context context;
+  context.program = argc > 0 ? argv[0] : app.get_name();
   for (int i = 0; i < argc; ++i) {
     context.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
     json = json || std::string_view(argv[i]) == "--json";

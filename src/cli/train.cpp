@@ -73,9 +73,10 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-train::Request request_of(const CLI::App& command, const Flags& flags, const std::string& command_line) {
+train::Request request_of(const CLI::App& command, const Flags& flags, const Context& context) {
   train::Request request;
-  request.command = command_line;
+  request.command = context.command_line;
+  request.program = context.program;
   const auto given = [&](const std::string& name) { return command.count(name) > 0; };
   const auto path = [&](const std::string& name, const std::string& text, auto& target) {
     if (given(name)) target = text;
@@ -139,7 +140,7 @@ void add_train(CLI::App& app, Context& context) {
   command->callback([&context, command, flags] {
     context.action = [&context, command, flags] {
       flags->machine.apply_cpu_level();
-      return train::run(request_of(*command, *flags, context.command_line), flags->machine.json);
+      return train::run(request_of(*command, *flags, context), flags->machine.json);
     };
   });
 }

@@ -70,26 +70,27 @@ void log_preamble(const Request& request, const RunConfig& config, Trainer& trai
   }
 }
 
-void print_summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress, std::int64_t window_bytes) {
+void print_summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress, std::int64_t window_bytes,
+                   const std::string& program) {
   base::log_line(fmt::format("done: {} steps in {}, held-out BPB {:.4f} over {} B (best {:.4f} at step {})", count(progress.step),
                              base::human_duration(progress.elapsed), progress.last_bpb, count(window_bytes), progress.best_bpb,
                              progress.best_step));
   std::istringstream table(standing(progress.anchors, progress.last_bpb));
   for (std::string line; std::getline(table, line);) base::log_line(line);
-  const std::string run = base::shell_word(directory.name());
+  const std::string run = base::shell_word(directory.name()), dormouse = base::shell_word(program);
   base::log_line(
       fmt::format("files: {}/ (model.dmexp, checkpoint.safetensors, best.safetensors, config.toml, metrics.jsonl, log.txt)", run));
   constexpr double kWorse = 0.005;  // bits per byte; a smaller rise says nothing
   const bool worse = progress.last_bpb - progress.best_bpb > kWorse;
   if (worse) {
-    base::log_line(fmt::format("best:  the held-out BPB rose after step {}, whose weights are kept: dormouse export {} --best",
-                               count(progress.best_step), run));
+    base::log_line(fmt::format("best:  the held-out BPB rose after step {}, whose weights are kept: {} export {} --best",
+                               count(progress.best_step), dormouse, run));
     base::log_line(fmt::format("       (rather more text, or a new --run with --steps {}, than a longer run)", progress.best_step));
   }
-  base::log_line(fmt::format("next:  dormouse generate {} -p \"Once upon a time\" -n 300", run));
+  base::log_line(fmt::format("next:  {} generate {} -p \"Once upon a time\" -n 300", dormouse, run));
   if (!worse && (config.train.steps > 0 || progress.finished())) {
-    base::log_line(
-        fmt::format("       dormouse train --run {} --extend {}    (more training)", run, std::max<std::int64_t>(1, progress.step / 2)));
+    base::log_line(fmt::format("       {} train --run {} --extend {}    (more training)", dormouse, run,
+                               std::max<std::int64_t>(1, progress.step / 2)));
   }
 }
 

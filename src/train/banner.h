@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "train/checkpoint.h"
 #include "train/directory.h"
@@ -16,7 +17,8 @@ void print_banner(const RunDirectory& directory, const RunConfig& config, const 
 // Into the log file only: command, program, machine, data identity, routing of every parameter, config.
 void log_preamble(const Request& request, const RunConfig& config, Trainer& trainer);
 
-// BPB beside the anchors, where the files are, what to type next.
-void print_summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress, std::int64_t window_bytes);
+// BPB beside the anchors, where the files are, what to type next, for which `program` is what was typed.
+void print_summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress, std::int64_t window_bytes,
+                   const std::string& program);
 
 }  // namespace dormouse::train

@@ -150,6 +150,7 @@ struct Request {
   bool must_be_new = false;                            // --new
   std::optional<std::int64_t> extend;                  // --extend: steps to add to a finished run
   std::string command;                                 // the whole line, for the log
+  std::string program = "dormouse";                    // its first word, for commands to type next
 };
 
 // New run: defaults, preset or --config, --set, flags, derived values, validation. base::UsageError or base::Error naming key and way out.

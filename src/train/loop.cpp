@@ -60,7 +60,9 @@ bool Run::open() {
   }
   if (progress_.finished() && progress_.last_eval_step == progress_.step) {
     base::log_line(fmt::format("{} is finished: nothing left to train", base::escape(directory_.name())));
-    print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
+    print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()), request_.program);
+    log_.print(result());
+    refuse_lost_stdout();
     return false;
   }
   stream_.seek(progress_.stream);
@@ -189,14 +191,22 @@ int Run::finish() {
   saver_->export_now(config_, trainer_, progress_);
   report_saves();
   log_.event(anchor_metrics(progress_.anchors));
-  print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()));
-  log_.event({{"event", std::string("end")},
-              {"step", progress_.step},
-              {"bpb", progress_.last_bpb},
-              {"best", progress_.best_bpb},
-              {"elapsed", progress_.elapsed}});
-  if (log_.stdout_error() != 0) throw base::Error(fmt::format("cannot write to stdout: {}", std::strerror(log_.stdout_error())));
+  print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()), request_.program);
+  log_.event(result());
+  refuse_lost_stdout();
   return 0;
+}
+
+std::vector<report::Metric> Run::result() const {
+  return {{"event", std::string("end")},
+          {"step", progress_.step},
+          {"bpb", progress_.last_bpb},
+          {"best", progress_.best_bpb},
+          {"elapsed", progress_.elapsed}};
+}
+
+void Run::refuse_lost_stdout() const {
+  if (log_.stdout_error() != 0) throw base::Error(fmt::format("cannot write to stdout: {}", std::strerror(log_.stdout_error())));
 }
 
 void Run::count_skipped(SkipCounter& skips) {

@@ -48,6 +48,8 @@ class Run {
   void check_orthonormality();
   int stopped(int signal);
   int finish();
+  std::vector<report::Metric> result() const;
+  void refuse_lost_stdout() const;
 
   const Request& request_;
   RunDirectory directory_;

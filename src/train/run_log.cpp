@@ -63,6 +63,10 @@ void RunLog::event(const std::vector<report::Metric>& metrics) {
       lost(error.what());
     }
   }
+  print(metrics);
+}
+
+void RunLog::print(const std::vector<report::Metric>& metrics) {
   if (!json_ || stdout_error_ != 0) return;
   const std::string line = report::to_json(metrics) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) stdout_error_ = errno;

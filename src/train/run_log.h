@@ -44,7 +44,8 @@ class RunLog {
   void eval_line(const Progress& progress, const evaluate::Bpb& result, const std::vector<evaluate::DepthPoint>& depths,
                  const std::vector<network::IterationStats>& stats, double seconds);
   void event(const std::vector<report::Metric>& metrics);
-  int stdout_error() const { return stdout_error_; }  // errno of the first metrics object that stdout did not take; 0: none
+  void print(const std::vector<report::Metric>& metrics);  // on stdout alone, with json: what metrics.jsonl holds already
+  int stdout_error() const { return stdout_error_; }       // errno of the first metrics object that stdout did not take; 0: none
   void progress_bar(const Progress& progress, double limit_seconds, double seconds_per_step, double nats);
 
  private:

@@ -15,6 +15,13 @@ expect 1 '\{"error":' eval nowhere --json
 
 expect 0 'done:' train --config small.toml -t 1 --data text.txt --run runs/a --steps 3 --log-every 1 --json
 [ "$(grep -c '"event":"step"' out.txt)" -eq 3 ] || fail "train --json prints one object per logged step"
+grep -qF "next:  $DORMOUSE generate runs/a " err.txt && grep -qF " $DORMOUSE train --run runs/a --extend " err.txt ||
+  fail "the next commands do not begin as the program was called"
+tail -1 out.txt >end.json
+grep -q '"event":"end".*"bpb":' end.json || fail "train --json does not end with the result"
+expect 0 'finished' train --run runs/a --json
+cmp -s end.json out.txt || fail "train --json of a finished run prints another result: $(cat out.txt)"
+[ "$(grep -c '"event":"end"' runs/a/metrics.jsonl)" -eq 1 ] || fail "a finished run is logged as ending again"
 expect 0 '"bpb":.*"rec_bpb":.*"bytes":' eval runs/a --data text.txt --bytes 500 --json
 expect 0 'depth +2 ' eval runs/a --data text.txt --bytes 500 --depths
 expect 0 'held-out text' eval runs/a
