@@ -65,7 +65,7 @@ void add_logits(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("logits", "write the logits of a text as a NumPy array");
   command->add_option("model,-m,--model", flags->model, "run directory, checkpoint or export")->type_name("MODEL")->required();
   command->add_option("file", flags->file, "text to read, as one row")->type_name("FILE")->required();
-  command->add_option("--out", flags->out, "where to write")->type_name("X.npy")->required();
+  command->add_option("-o,--out", flags->out, "where to write")->type_name("X.npy")->required();
   command->add_option("--bytes", flags->bytes, "read at most N bytes (default: the model's longest row)")->type_name("N");
   command->add_option("--depth", flags->depth, "loop iterations (default: all)")->type_name("N");
   flags->machine.add(*command);

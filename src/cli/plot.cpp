@@ -91,10 +91,11 @@ void add_plot(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   auto* command = app.add_subcommand("plot", "draw runs over each other: BPB with the anchors, loss, learning rate, gradient norm, speed");
   command->add_option("runs", flags->runs, "run directories, finished or in progress")->type_name("RUN")->required();
-  command->add_option("--out", flags->out, "the file to write (default plot.html): a page, an SVG when the name ends in .svg, - is stdout")
+  command
+      ->add_option("-o,--out", flags->out, "the file to write (default plot.html): a page, an SVG when the name ends in .svg, - is stdout")
       ->type_name("FILE");
   command->add_flag("--json", flags->json, "print one JSON object");
-  command->footer("Examples:\n  dormouse plot runs/a\n  dormouse plot runs/a runs/b --out compared.svg");
+  command->footer("Examples:\n  dormouse plot runs/a\n  dormouse plot runs/a runs/b -o compared.svg");
   command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
 }
 

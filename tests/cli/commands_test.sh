@@ -27,7 +27,7 @@ expect 0 'depth +2 ' eval runs/a --data text.txt --bytes 500 --depths
 expect 0 'held-out text' eval runs/a
 expect 0 'checksums verified' info runs/a
 expect 0 '"checksums":"verified"' info runs/a/best.safetensors --json
-expect 0 'float32 \[32,256\]' logits runs/a text.txt --out x.npy --bytes 32
+expect 0 'float32 \[32,256\]' logits runs/a text.txt -o x.npy --bytes 32
 [ "$(wc -c <x.npy)" -eq $((128 + 32 * 256 * 4)) ] || fail "the size of x.npy"
 [ "$(head -c 6 x.npy | tail -c 5)" = NUMPY ] || fail "the magic of x.npy"
 

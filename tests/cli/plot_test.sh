@@ -7,7 +7,7 @@ expect 0 'done:' train --config small.toml -t 1 --data text.txt --run 'runs/b<&>
 expect 0 'plot.html: 1 run, 12 log lines, 3 evaluations' plot runs/a
 grep -q '<!DOCTYPE html>' plot.html || fail "plot.html is no page"
 grep -q 'kneser-ney' plot.html || fail "no anchors in the plot"
-expect 0 'x.svg: 2 runs' plot runs/a 'runs/b<&>' --out x.svg
+expect 0 'x.svg: 2 runs' plot runs/a 'runs/b<&>' -o x.svg
 grep -q 'b&lt;&amp;&gt;' x.svg || fail "a name is not escaped"
 if command -v python3 >/dev/null; then
   python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' x.svg || fail "x.svg is not XML"
