@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/shell.h"
 #include "base/threads.h"
 #include "base/units.h"
 #include "base/version.h"
@@ -39,9 +40,14 @@ void refuse_extras(const CLI::App& app, const CLI::App& command) {
   auto extras = command.remaining();
   std::erase(extras, "--");  // the mark before paths that begin with a dash
   if (extras.empty()) return;
-  const std::string word = extras.front().substr(0, extras.front().find('='));
+  const std::string& whole = extras.front();
+  const std::string word = whole.substr(0, whole.find('='));
   const bool flag = word.size() > 1 && word[0] == '-';
   const bool top = &app == &command;
+  if (!flag && word != whole && command.get_option_no_throw("--set") != nullptr) {
+    throw base::UsageError(fmt::format("unexpected argument `{}`; --set takes one KEY=VALUE and is repeated for the next: --set {}",
+                                       base::escape(whole), base::shell_word(whole)));
+  }
   std::vector<std::string> names;
   if (flag) {
     for (const auto* option : command.get_options()) {
