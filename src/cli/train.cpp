@@ -1,5 +1,6 @@
 #include <map>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -73,6 +74,16 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
+std::string key_list() {
+  constexpr std::size_t kWidth = 120;
+  std::string text, line = "Keys of --set and of a --config file:";
+  for (const auto key : train::settable_keys()) {
+    if (line.size() + key.size() > kWidth) text += std::exchange(line, " ") + "\n";
+    line += " " + std::string(key);
+  }
+  return text + line + "\n";
+}
+
 train::Request request_of(const CLI::App& command, const Flags& flags, const Context& context) {
   train::Request request;
   request.command = context.command_line;
@@ -131,12 +142,12 @@ void add_train(CLI::App& app, Context& context) {
   command->add_option("--include", flags->include, "only files matching this glob")->type_name("GLOB")->allow_extra_args(false);
   command->add_option("--exclude", flags->exclude, "no files matching this glob")->type_name("GLOB")->allow_extra_args(false);
   flags->machine.add(*command);
-  command->footer(
-      "Examples:\n"
-      "  dormouse train --data book.txt                      ten minutes, preset tiny, in runs/book-tiny\n"
-      "  dormouse train --data notes/ --time-limit 1h --preset nano\n"
-      "  dormouse train --data book.txt --steps 2000 --run runs/a --set engram_rows=65536\n"
-      "  dormouse train --run runs/a                         resume (the same command does too)");
+  command->footer(key_list() +
+                  "Examples:\n"
+                  "  dormouse train --data book.txt                      ten minutes, preset tiny, in runs/book-tiny\n"
+                  "  dormouse train --data notes/ --time-limit 1h --preset nano\n"
+                  "  dormouse train --data book.txt --steps 2000 --run runs/a --set engram_rows=65536\n"
+                  "  dormouse train --run runs/a                         resume (the same command does too)");
   command->callback([&context, command, flags] {
     context.action = [&context, command, flags] {
       flags->machine.apply_cpu_level();

@@ -373,12 +373,8 @@ void lost_key(std::string_view key, std::string_view where) {
 
 void unknown_key(std::string_view key, std::string_view where, const std::vector<std::string_view>& known) {
   const std::string near = base::nearest(key, known.data(), known.size());
-  if (!near.empty()) {
-    throw base::Error(fmt::format("unknown key \"{}\" in {}; did you mean {}?", escape(key), escape(where, 1024), near));
-  }
-  std::string list;
-  for (const auto name : known) list += (list.empty() ? "" : ", ") + std::string(name);
-  throw base::Error(fmt::format("unknown key \"{}\" in {}; the keys are {}", escape(key), escape(where, 1024), list));
+  throw base::Error(fmt::format("unknown key \"{}\" in {}; {}", escape(key), escape(where, 1024),
+                                near.empty() ? "dormouse train --help lists all keys" : "did you mean " + near + "?"));
 }
 
 }  // namespace dormouse::config

@@ -23,15 +23,6 @@ double default_lr(std::int64_t d_model) {
   return 1e-3;
 }
 
-std::vector<std::string_view> settable_keys(const RunConfig& config) {
-  std::vector<std::string_view> names;
-  const auto collect = [&](const config::Field& field, const auto&) { names.push_back(field.name); };
-  for_each_field(config.model, collect);
-  for_each_field(config.train, collect);
-  for (const std::string_view name : {"eval_tail", "include", "exclude"}) names.push_back(name);
-  return names;
-}
-
 void apply(RunConfig& config, const Typed& typed) {
   const bool settable_data = typed.key == "eval_tail" || typed.key == "include" || typed.key == "exclude";
   try {
@@ -44,7 +35,7 @@ void apply(RunConfig& config, const Typed& typed) {
     throw base::UsageError(typed.spelling + ": " + error.what());
   }
   try {
-    config::unknown_key(typed.key, typed.spelling, settable_keys(config));
+    config::unknown_key(typed.key, typed.spelling, settable_keys());
   } catch (const base::Error& error) {
     throw base::UsageError(error.what());
   }
@@ -145,6 +136,16 @@ void validate_run(RunConfig& config) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> settable_keys() {
+  const RunConfig config;
+  std::vector<std::string_view> names;
+  const auto collect = [&](const config::Field& field, const auto&) { names.push_back(field.name); };
+  for_each_field(config.model, collect);
+  for_each_field(config.train, collect);
+  for (const std::string_view name : {"eval_tail", "include", "exclude"}) names.push_back(name);
+  return names;
+}
 
 RunConfig read_config(std::string_view text, std::string_view where) {
   RunConfig config;

@@ -153,6 +153,9 @@ struct Request {
   std::string program = "dormouse";                    // its first word, for commands to type next
 };
 
+// What --set may name: the keys of [model] and [train], and those of [data] that choose text.
+std::vector<std::string_view> settable_keys();
+
 // New run: defaults, preset or --config, --set, flags, derived values, validation. base::UsageError or base::Error naming key and way out.
 RunConfig resolve_new(const Request& request);
 // Existing run: its own config is the base; what is typed must agree with it, except progress keys, which are applied.
