@@ -1,11 +1,15 @@
 #include "train/run_data.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <sstream>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/units.h"
 
 namespace dormouse::train {
 namespace {
@@ -43,6 +47,59 @@ std::string first_difference(const std::string& ours, const std::string& theirs)
   return "no difference";
 }
 
+// A line of data::data_identity.
+struct Listed {
+  std::string size, checksums, name;
+};
+
+// An identity; nothing in it when only its length and hash were kept.
+struct Listing {
+  std::vector<Listed> train, eval;
+};
+
+constexpr std::string_view kEvalMark = "eval";
+
+Listing listing_of(const std::string& identity) {
+  Listing out;
+  auto* part = &out.train;
+  for (const auto& line : lines_of(identity)) {
+    std::istringstream words(line);
+    Listed file;
+    std::string crc[3], skip_tail;
+    if (words >> file.size >> crc[0] >> crc[1] >> crc[2] >> skip_tail && words.get() == ' ' && std::getline(words, file.name)) {
+      file.checksums = crc[0] + crc[1] + crc[2];
+      part->push_back(file);
+    } else if (line == kEvalMark) {
+      part = &out.eval;
+    }
+  }
+  return out;
+}
+
+// A file in which two lists differ, and how; "" when in none.
+std::string first_difference(const std::vector<Listed>& then, const std::vector<Listed>& now) {
+  const auto count = [](const std::string& digits) { return base::human_count(std::strtoull(digits.c_str(), nullptr, 10)); };
+  const auto holds = [](const std::vector<Listed>& files, const std::string& name) {
+    return std::any_of(files.begin(), files.end(), [&](const Listed& file) { return file.name == name; });
+  };
+  for (const auto& file : then)
+    if (!holds(now, file.name)) return file.name + " is not there any more";
+  for (const auto& file : now)
+    if (!holds(then, file.name)) return file.name + " is new";
+  for (std::size_t i = 0; i < std::min(then.size(), now.size()); ++i) {
+    const auto &old = then[i], &file = now[i];
+    if (old.size != file.size) return fmt::format("{} has {} bytes and had {}", file.name, count(file.size), count(old.size));
+    if (old.checksums != file.checksums) return file.name + " has as many bytes as then, but others";
+  }
+  return "";
+}
+
+std::string first_difference(const Listing& then, const Listing& now) {
+  if (then.train.empty() || now.train.empty()) return "which of its files differ is not known, they were too many to list";
+  const std::string difference = first_difference(then.train, now.train);
+  return difference.empty() ? first_difference(then.eval, now.eval) : difference;
+}
+
 }  // namespace
 
 RunData open_data(const RunConfig& config, const std::filesystem::path& run_directory) {
@@ -77,13 +134,26 @@ RunData open_data(const RunConfig& config, const std::filesystem::path& run_dire
     std::vector<std::string> names;
     for (const auto& file : eval.files) names.push_back(file.name);
     result.held_out = shorten(join(names));
-    identity += "\neval\n" + data::data_identity(eval);
+    identity += fmt::format("\n{}\n", kEvalMark) + data::data_identity(eval);
   }
   if (result.window.size() < 2) {
     throw base::Error(fmt::format("the held-out text has {} bytes; scoring needs at least 2", result.window.size()));
   }
   result.identity = shorten(identity);
   return result;
+}
+
+std::string trained_on(const DataConfig& data, const data::Corpus& text) {
+  const auto held_out = lines_of(data.held_out);
+  const auto ours = listing_of(data.identity).train;
+  for (const auto& file : listing_of(data::data_identity(text)).train) {
+    const bool trained = std::any_of(ours.begin(), ours.end(), [&](const Listed& known) {
+      return known.size == file.size && known.checksums == file.checksums &&
+             std::find(held_out.begin(), held_out.end(), known.name) == held_out.end();
+    });
+    if (trained) return file.name;
+  }
+  return "";
 }
 
 void bind_data(RunConfig& config, const RunData& data, bool resume, const std::string& run_name) {
@@ -93,8 +163,11 @@ void bind_data(RunConfig& config, const RunData& data, bool resume, const std::s
     return;
   }
   if (config.data.identity != data.identity) {
-    throw base::Error(fmt::format("{} was trained on other data ({}); bring the files back, or start another run with --run",
-                                  base::escape(run_name), first_difference(config.data.identity, data.identity)));
+    throw base::Error(
+        fmt::format("{} was trained on other data than {} holds now: {}; bring the files back, give --data with the path they "
+                    "moved to, or start another run with --run",
+                    base::escape(run_name), base::escape(config.data.path),
+                    first_difference(listing_of(config.data.identity), listing_of(data.identity))));
   }
   if (config.data.held_out != data.held_out) {
     throw base::Error(fmt::format("{} held out other text ({}); bring the files back, or start another run with --run",

@@ -36,6 +36,10 @@ auto with_path(const std::filesystem::path& path, Work&& work) {
   }
 }
 
+// The first file of `text` that a run with this data trained on, by its size and checksums, escaped; "" when there is none, or when the
+// run has too many files to be listed.
+std::string trained_on(const DataConfig& data, const data::Corpus& text);
+
 // Writes identity and names into a new run's config; on a resume compares them and refuses other data.
 void bind_data(RunConfig& config, const RunData& data, bool resume, const std::string& run_name);
 

@@ -114,9 +114,10 @@ expect 2 'error: .*preset' train --run runs/b --preset nano
 expect 1 'error: .*--new' train --run runs/b --new
 expect 0 'finished' train --run runs/b
 expect 0 'finished' train --config small.toml -t 1 --data text.txt --run runs/b --steps 2 --set d_model=32
-cp text.txt moved.txt && expect 1 'error: .*other data' train --run runs/b --data moved.txt
+cp text.txt moved.txt
+expect 1 'error: runs/b was trained on other data than moved.txt holds now: text.txt is not there.*--data.*--run' train --run runs/b --data moved.txt
 echo more >>text.txt
-expect 1 'error: .*other data' train --run runs/b
+expect 1 'error: .*other data.*: text.txt has [0-9,]+ bytes and had [0-9,]+;' train --run runs/b
 mkdir filled && touch filled/thesis.doc
 expect 1 'error: .*thesis' train --data moved.txt --run filled
 # An empty value is no flag left out, but a prompt may be empty; errors of files say a way out.
