@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/held_out.h"
@@ -26,6 +28,9 @@ struct Flags {
 Window read_window(const Flags& flags, const network::ModelConfig& model, std::int64_t limit) {
   if (!flags.data.empty()) {
     const auto corpus = data::find_corpus(flags.data);
+    if (const auto file = trained_on(flags.model, corpus); !file.empty())
+      base::log_line(fmt::format("WARNING: {} was trained on {}: the BPB says how well it remembers that, not how well it predicts",
+                                 base::escape(flags.model), file));
     Window window{data::read_corpus(corpus, static_cast<std::uint64_t>(limit)), base::escape(flags.data)};
     if (window.bytes.size() < corpus.bytes) {
       window.name = fmt::format("the first {} bytes of {}", base::human_count(window.bytes.size()), window.name);
@@ -45,6 +50,12 @@ int run(const Flags& flags) {
   evaluate::BpbOptions options;
   options.row = flags.seq_len.empty() ? model.config.max_seq_len : base::parse_count(flags.seq_len, "--seq-len", 1, 1 << 20);
   options.compute = flags.machine.compute_type();
+  const auto start = base::Clock::now();
+  std::string doing = fmt::format("scoring rows of {} bytes", options.row);
+  options.progress = [&](double share) {
+    constexpr double kQuiet = 2;  // seconds
+    if (base::seconds_since(start) > kQuiet) base::show_progress(share, doing);
+  };
   const auto result = evaluate::bits_per_byte(model.config, model.parameters, window.bytes, options);
   std::vector<report::Metric> metrics = {{"bpb", result.bpb},       {"rec_bpb", result.rec_bpb}, {"bytes", result.bytes},
                                          {"scored", result.scored}, {"row", options.row},        {"step", model.step}};
@@ -52,6 +63,7 @@ int run(const Flags& flags) {
       fmt::format("bpb {:.4f}  rec {:.4f}  over {} B of {} (rows of {} bytes, zero state each; step {})\n", result.bpb, result.rec_bpb,
                   base::human_count(static_cast<std::uint64_t>(result.bytes)), window.name, options.row, model.step);
   if (flags.depths) {
+    doing = "scoring every depth";
     for (const auto& point : evaluate::depth_curve(model.config, model.parameters, window.bytes, options)) {
       text += fmt::format("depth {:>3}  {:.4f}\n", point.depth, point.bpb);
       metrics.emplace_back(fmt::format("bpb_depth_{}", point.depth), point.bpb);
@@ -60,12 +72,14 @@ int run(const Flags& flags) {
   // Decoding goes where training did not: rows four times as long, the state carried on.
   evaluate::BpbOptions longer = options;
   longer.row = 4 * options.row;
+  doing = fmt::format("scoring rows of {} bytes", longer.row);
   const auto far = evaluate::bits_per_byte(model.config, model.parameters, window.bytes, longer);
   text += fmt::format("by position in rows of {} bytes, four times as long, as decoding goes on where training stopped:\n", longer.row);
   for (const auto& bucket : evaluate::position_buckets(far)) {
     text += fmt::format("  {:>6} .. {:<6} {:.4f}\n", bucket.begin, bucket.end - 1, bucket.bpb);
     metrics.emplace_back(fmt::format("bpb_at_{}_{}", bucket.begin, bucket.end), bucket.bpb);
   }
+  base::clear_progress();
   print(flags.machine.json ? report::to_json(metrics) + "\n" : text);
   return 0;
 }

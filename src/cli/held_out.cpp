@@ -23,4 +23,16 @@ std::optional<Window> held_out_window(const std::filesystem::path& run, const ne
   return Window{std::move(data.window), "the run's held-out text"};
 }
 
+std::string trained_on(const std::filesystem::path& run_or_file, const data::Corpus& text) {
+  std::error_code ignored;
+  const bool is_run = std::filesystem::is_directory(run_or_file, ignored);
+  const auto config_path = (is_run ? run_or_file : run_or_file.parent_path()) / "config.toml";
+  if (!std::filesystem::exists(config_path, ignored)) return "";
+  try {
+    return train::trained_on(train::load_config(config_path).data, text);
+  } catch (const base::Error&) {  // another program's config.toml
+    return "";
+  }
+}
+
 }  // namespace dormouse::cli

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/corpus.h"
 #include "network/dormouse/config.h"
 
 namespace dormouse::cli {
@@ -19,5 +20,8 @@ struct Window {
 // nullopt: no run directory (no config.toml). limit: at most so many bytes, 0: as the run. base::Error: another model's directory, data
 // that is gone or changed.
 std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit);
+
+// The first file of `text` that the run of this model trained on, escaped; "" when there is none, or no run directory to tell.
+std::string trained_on(const std::filesystem::path& run_or_file, const data::Corpus& text);
 
 }  // namespace dormouse::cli

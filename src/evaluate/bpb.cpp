@@ -111,6 +111,7 @@ Bpb bits_per_byte(const ModelConfig& config, Parameters& parameters, std::span<c
       rec_nats += row_rec[r];
     }
     begin += rows * length;
+    if (begin < labels && options.progress) options.progress(static_cast<double>(begin) / static_cast<double>(labels));
     if (begin < labels && options.stop && options.stop()) {
       result.stopped = true;
       return result;

@@ -15,7 +15,8 @@ struct BpbOptions {
   std::int64_t depth = 0;  // 0 = max_iter
   std::int64_t batch = 0;  // rows per pass; 0 = a function of `row` alone. Changes nothing but rounding inside a GEMM
   ops::Compute compute = ops::Compute::f32;
-  std::function<bool()> stop;  // asked between passes; true ends the evaluation early
+  std::function<bool()> stop;                  // asked between passes; true ends the evaluation early
+  std::function<void(double share)> progress;  // told between passes, in (0, 1)
 };
 
 struct Bpb {

@@ -15,4 +15,11 @@ for n in 2 32 33 34 65 500; do
   "$DORMOUSE" eval runs/8 -t 1 --data text.txt --bytes "$n" --json >one.json 2>/dev/null
   [ "$(value bytes one.json)" -eq $n ] && [ "$(value scored one.json)" -eq $((n - 1)) ] || fail "$n bytes: $(cat one.json)"
 done
+
+# A text that the run was trained on is called that; another is not.
+cp text.txt copy.txt
+expect 0 'bpb.*WARNING: runs/8/best.safetensors was trained on copy.txt: ' eval runs/8/best.safetensors --data copy.txt --bytes 100
+[ "$(wc -l <err.txt)" -eq 1 ] || fail "the warning is not one line: $(cat err.txt)"
+expect 0 'bpb' eval runs/8 --data small.toml
+[ ! -s err.txt ] || fail "a new text is warned of, or a bar is drawn without a terminal: $(cat err.txt)"
 finish
