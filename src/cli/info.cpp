@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
@@ -5,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/half.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/commands.h"
@@ -51,6 +54,25 @@ int show_preset(const Flags& flags) {
   return 0;
 }
 
+std::int64_t count_not_finite(const tensor::Tensor& value) {
+  const auto count = [&](auto type, auto bad) {
+    const auto* x = reinterpret_cast<const decltype(type)*>(value.bytes());
+    return static_cast<std::int64_t>(std::count_if(x, x + value.size(), bad));
+  };
+  switch (value.dtype()) {
+    case tensor::Dtype::f32:
+      return count(float{}, [](float x) { return !std::isfinite(x); });
+    case tensor::Dtype::f64:
+      return count(double{}, [](double x) { return !std::isfinite(x); });
+    case tensor::Dtype::bf16:
+      return count(std::uint16_t{}, [](std::uint16_t x) { return !std::isfinite(base::f32_from_bf16(x)); });
+    case tensor::Dtype::f16:
+      return count(std::uint16_t{}, [](std::uint16_t x) { return !std::isfinite(base::f32_from_f16(x)); });
+    default:
+      return 0;
+  }
+}
+
 Shown show_safetensors(const std::filesystem::path& path) {
   const format::SafetensorsFile file(path);
   const auto& metadata = file.metadata();
@@ -62,17 +84,29 @@ Shown show_safetensors(const std::filesystem::path& path) {
   }
   const auto kind = metadata.find("dormouse.kind");
   const bool interchange = kind != metadata.end() && kind->second == "model";
-  std::int64_t values = 0, model_values = 0, bytes = 0;
+  std::int64_t values = 0, model_values = 0, bytes = 0, not_finite = 0, tensors_not_finite = 0;
+  std::string first_not_finite;
   for (const auto& entry : file.entries()) {
     const auto value = file.read(entry);
     values += value.size();
     bytes += static_cast<std::int64_t>(entry.end - entry.begin);
     if (interchange || entry.name.starts_with("model.")) model_values += value.size();
     out.text += fmt::format("  {:<48} {:<5} {}\n", base::escape(entry.name), tensor::name_of(entry.dtype), entry.dims_text());
+    if (const std::int64_t bad = count_not_finite(value); bad > 0) {
+      not_finite += bad;
+      if (tensors_not_finite++ == 0) first_not_finite = entry.name;
+    }
   }
   const bool checked = file.has_checksums();
   out.text += fmt::format("{} tensors, {} values ({} of the model), {}; checksums {}\n", file.entries().size(), human(values),
                           human(model_values), base::human_bytes(static_cast<std::uint64_t>(bytes)), checked ? "verified" : "absent");
+  if (not_finite > 0) {
+    out.text += fmt::format("WARNING: {} NaN or infinite, in {}, the first {}\n",
+                            base::human_count(static_cast<std::uint64_t>(not_finite), "value"),
+                            base::human_count(static_cast<std::uint64_t>(tensors_not_finite), "tensor"), base::escape(first_not_finite));
+    out.metrics.emplace_back("first_not_finite", first_not_finite);
+  }
+  out.metrics.emplace_back("not_finite", not_finite);
   out.metrics.emplace_back("tensors", static_cast<std::int64_t>(file.entries().size()));
   out.metrics.emplace_back("values", values);
   out.metrics.emplace_back("parameters", model_values);
@@ -206,6 +240,8 @@ void add_info(CLI::App& app, Context& context) {
   command->add_option("--preset", flags->preset, "tiny, nano, small, base")->type_name("NAME");
   command->add_flag("--json", flags->machine.json, "print one JSON object");
   command->footer(
+      "NaN and infinite values are counted in safetensors files. Those of exports and GGUF files are not read, only checked by checksum:\n"
+      "no export is written with one, and what reads an export refuses it.\n"
       "Examples:\n  dormouse info runs/a/model.dmexp\n  dormouse info runs/a/checkpoint.safetensors\n  dormouse info --preset small");
   command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
 }

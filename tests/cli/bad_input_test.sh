@@ -91,11 +91,14 @@ expect 1 'error: .*flipped\.safetensors' info flipped.safetensors
 # A NaN as the last weight, in a file without checksums.
 LC_ALL=C sed -e 's/"crc32"/"xrc32"/' -e 's/"crc32_header"/"xrc32_header"/' runs/a/best.safetensors >nan.safetensors
 expect 0 'bpb' eval nan.safetensors --data text.txt
+expect 0 '"not_finite":0' info nan.safetensors --json
 printf '\000\000\300\177' | dd of=nan.safetensors bs=1 seek=$((size - 4)) conv=notrunc 2>/dev/null
 for command in 'eval nan.safetensors --data text.txt' 'export nan.safetensors' 'logits nan.safetensors text.txt --out x.npy'; do
   # shellcheck disable=SC2086
   expect 1 'error: .*nan\.safetensors.*(finite|not a number|NaN|nan)' $command
 done
+expect 0 'checksums absent~WARNING: 1 value NaN or infinite, in 1 tensor, the first model\.' info nan.safetensors
+expect 0 '"first_not_finite":"model\.[a-z0-9._]+","not_finite":1,' info nan.safetensors --json
 # Another config's weights under a config that names other shapes.
 LC_ALL=C sed 's/d_model = 16/d_model = 32/' nan.safetensors >other.safetensors
 expect 1 'error: .*other\.safetensors' eval other.safetensors --data text.txt
