@@ -107,7 +107,7 @@ int run(const CLI::App& command, const Flags& flags) {
   const std::int64_t depth = flags.depth.empty() ? 0 : base::parse_count(flags.depth, "--depth", 1);
   decode::Lanes lanes(weights, 1, depth);
   decode::Sampler sampler(sampling, seed);
-  if (!flags.machine.json) base::log_line(fmt::format("seed {}", seed));
+  if (!flags.machine.json) base::log_line(fmt::format("seed {}, weights of step {}", seed, weights.step));
 
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   std::string collected;
@@ -141,6 +141,7 @@ int run(const CLI::App& command, const Flags& flags) {
   if (flags.machine.json) {
     std::vector<report::Metric> metrics = {{"text", collected},
                                            {"seed", static_cast<std::int64_t>(seed)},
+                                           {"step", weights.step},
                                            {"prompt_bytes", stats.prompt_bytes},
                                            {"bytes", stats.written_bytes},
                                            {"stopped", stopped},

@@ -36,7 +36,7 @@ expect 0 'float32 \[32,256\]' logits runs/a text.txt -o x.npy --bytes 32
 "$DORMOUSE" generate runs/a -p 'the ' -n 40 -s 3 --raw >g2 2>e2
 cmp -s g1 g2 || fail "the same seed, other bytes"
 [ "$(wc -c <g1)" -eq 40 ] || fail "-n 40 wrote $(wc -c <g1) bytes"
-grep -q 'seed 3' e1 || fail "the seed is not printed"
+grep -q '^seed 3, weights of step 3$' e1 || fail "the seed and the step are not printed: $(cat e1)"
 "$DORMOUSE" generate runs/a -p 'the ' -n 40 -s 4 --raw >g3 2>/dev/null
 cmp -s g1 g3 && fail "another seed, the same bytes"
 printf 'the ' | "$DORMOUSE" generate runs/a -f - -n 40 -s 3 --raw >g4 2>/dev/null

@@ -63,6 +63,7 @@ layer::WeightSource source_of(Parameters& parameters, const ModelConfig& config)
 Weights read_weights(const Export& file) {
   Weights w = read(file.config, source_of(file));
   w.path = file.path;
+  w.step = file.header.step;
   return w;
 }
 

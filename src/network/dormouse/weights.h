@@ -19,6 +19,7 @@ namespace dormouse::network {
 struct Weights {
   ModelConfig config;
   std::filesystem::path path;  // the file they came from
+  std::int64_t step = 0;       // of training, as that file says
   layer::LookupTable embedding;
   ops::NarrowMatrix controller_u, controller_h0;  // [d,width] each: of u, of h0
   std::vector<float> iteration_embedding;         // [T,d]
