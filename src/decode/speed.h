@@ -11,8 +11,9 @@ namespace dormouse::decode {
 // Bytes of weights that one byte of one text is multiplied with: those of the block max_iter times, the others once.
 std::uint64_t weight_bytes(const network::Weights& weights);
 
-// Seconds to read them as often, each matrix front to back, over all threads: what a byte costs at least, but for weights that the caches
-// keep from one iteration to the next. Warm, the shortest of a few. depth 0 = max_iter.
+// Seconds to read them as often, each matrix front to back: what a byte costs at least, but for weights that the caches keep from one
+// iteration to the next. Warm, the shortest of a few, by all threads and by one in turns: where others use a core, one is faster, and a
+// step is done so too (ops::cpu::Team::fit). depth 0 = max_iter.
 double reading_seconds(const network::Weights& weights, std::int64_t depth = 0);
 
 struct Spread {
@@ -22,7 +23,7 @@ Spread spread_of(std::vector<double> values);  // at least one
 
 struct Speed {
   Spread one, batch, prompt;  // bytes a second: one text, `streams` texts together, reading a prompt
-  Spread limit;               // 1 / reading_seconds
+  Spread limit;               // 1 / reading_seconds, the better of before and after the steps of one text
   std::int64_t streams = 0, repeats = 0;
 };
 // Each measured `repeats` times, taking turns. About half a second a repeat.
