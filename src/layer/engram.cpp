@@ -15,8 +15,10 @@ EngramParameters declare_engram(std::int64_t rows, std::int64_t width, std::int6
           declare("loop.engram.value.weight", Role::engram_value, Kind::dense, {table::kOrders * width, d})};
 }
 
+void draw_engram_table(EngramParameters& p, std::uint64_t seed) { draw_normal(p.table, seed, 0.02); }
+
 void draw_engram(EngramParameters& p, std::uint64_t seed) {
-  draw_normal(p.table, seed, 0.02);
+  draw_engram_table(p, seed);
   draw_fan_in(p.key, seed);
   draw_fan_in(p.value, seed);
 }

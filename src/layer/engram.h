@@ -23,6 +23,7 @@ inline constexpr double kEngramNormEps = 1e-5;
 
 EngramParameters declare_engram(std::int64_t rows, std::int64_t width, std::int64_t d);
 void draw_engram(EngramParameters& p, std::uint64_t seed);
+void draw_engram_table(EngramParameters& p, std::uint64_t seed);  // the same rows again
 void for_each(EngramParameters& p, const std::function<void(Parameter&)>& visit);
 
 // keys [N*3] (table/keys.h) -> table rows [N,3]: order i lives in rows [iR, (i+1)R), slot = key & (R-1).

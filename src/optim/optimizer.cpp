@@ -125,7 +125,7 @@ Optimizer::Optimizer(std::vector<Parameter*> parameters, OptimizerConfig config,
   }
 }
 
-StepReport Optimizer::step(double lr, const std::vector<std::uint32_t>* touched_rows) {
+StepReport Optimizer::step(const Rates& rates, const std::vector<std::uint32_t>* touched_rows) {
   StepReport report;
   double all = 0;
   double rest = 0;
@@ -145,7 +145,7 @@ StepReport Optimizer::step(double lr, const std::vector<std::uint32_t>* touched_
   ++applied;
   const double grad_scale = config_.grad_clip > 0 && report.clip_norm > config_.grad_clip ? config_.grad_clip / report.clip_norm : 1;
   for (Slot& slot : slots_) {
-    const double slot_lr = lr * slot.multiplier;
+    const double slot_lr = (slot.group == Group::table ? rates.table : rates.all) * slot.multiplier;
     switch (slot.group) {
       case Group::muon:
       case Group::qk:
@@ -167,6 +167,14 @@ StepReport Optimizer::step(double lr, const std::vector<std::uint32_t>* touched_
     report.retraction_seconds = base::seconds_since(start);
   }
   return report;
+}
+
+void Optimizer::forget(const Parameter& parameter) {
+  for (const Slot& slot : slots_) {
+    if (slot.parameter != &parameter) continue;
+    for (const Tensor* state : {&slot.momentum, &slot.m, &slot.v, &slot.count})
+      if (state->defined()) state->fill_zero();
+  }
 }
 
 double Optimizer::gradient_squares(const Slot& slot, const std::vector<std::uint32_t>* touched_rows) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/ops.h"
+#include "optim/schedule.h"
 #include "tensor/parameter.h"
 
 namespace dormouse::optim {
@@ -47,9 +48,12 @@ class Optimizer {
   // Parameters must outlive the optimizer; each falls in exactly one group.
   Optimizer(std::vector<Parameter*> parameters, OptimizerConfig config, const ops::OpTable<float>& table);
 
-  // One update at learning rate lr from parameter->grad; then retraction of spectral factors when due (applied % retract_every == 0).
+  // One update at these learning rates from parameter->grad; then retraction of spectral factors when due (applied % retract_every == 0).
   // table rows: `touched_rows` (sorted, unique row indices of the table parameters; null = all rows).
-  StepReport step(double lr, const std::vector<std::uint32_t>* touched_rows);
+  StepReport step(const Rates& rates, const std::vector<std::uint32_t>* touched_rows);
+
+  // The state of one parameter begins anew.
+  void forget(const Parameter& parameter);
 
   // max over factors of ||X^T X - I||_F / k
   double max_ortho() const;

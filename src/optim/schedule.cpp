@@ -33,12 +33,16 @@ Schedule Schedule::for_time_limit(double lr) {
   return schedule;
 }
 
+double Schedule::without_decay(std::int64_t step) const {
+  return lr * std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(std::max<std::int64_t>(warm, 1)));
+}
+
 double Schedule::at(std::int64_t step) const {
-  const double rise = std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(std::max<std::int64_t>(warm, 1)));
-  if (decay_start < 0 || step < decay_start) return lr * rise;
+  const double risen = without_decay(step);
+  if (decay_start < 0 || step < decay_start) return risen;
   if (finished(step)) return 0;
   const double x = static_cast<double>(step - decay_start) / static_cast<double>(decay_steps);
-  return lr * rise * std::pow(1 - x, 1.5);
+  return risen * std::pow(1 - x, 1.5);
 }
 
 }  // namespace dormouse::optim

@@ -5,6 +5,13 @@
 
 namespace dormouse::optim {
 
+// Learning rates of one step; a single number is both. Tables: the rows of the memory.
+struct Rates {
+  double all, table;
+  Rates(double rate) : Rates(rate, rate) {}
+  Rates(double all_else, double of_table) : all(all_else), table(of_table) {}
+};
+
 // lr(s) = lr * min(1, (s+1)/warm); from decay_start on also times (1 - x)^1.5, x = (s - decay_start) / decay_steps, 0 at the horizon.
 struct Schedule {
   double lr = 3e-3;
@@ -15,6 +22,7 @@ struct Schedule {
   static Schedule for_steps(double lr, std::int64_t steps, double decay_fraction, double warm_fraction = 0.02, std::int64_t warm_min = 20);
   static Schedule for_time_limit(double lr);  // warm = 100, decay latched later
   double at(std::int64_t step) const;
+  double without_decay(std::int64_t step) const;
   bool finished(std::int64_t step) const { return decay_start >= 0 && step >= decay_start + decay_steps; }
 };
 

@@ -42,6 +42,7 @@ struct TrainConfig {
   double mult_muon = 1, mult_qk = 1, mult_dense = 4, mult_table = 3, mult_embedding = 2, mult_rest = 1;
   std::int64_t retract_every = 1, retract_iters = 3;
   double decay_fraction = 0.35;
+  bool memory_reset = true;
   std::int64_t seed = 1;
   std::string compute;                                         // derived: f32 (docs/decisions/0002-compute-type.md)
   std::int64_t log_every = 0, eval_every = 0, ckpt_every = 0;  // steps; 0: by time
@@ -108,6 +109,8 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
   visit(Field{.name = "retract_every", .doc = "steps between retractions of the spectral factors", .min = 1, .max = 1e9}, c.retract_every);
   visit(Field{.name = "retract_iters", .doc = "iterations of a retraction", .min = 1, .max = 64}, c.retract_iters);
   visit(Field{.name = "decay_fraction", .doc = "share of the run in which the learning rate decays", .min = 0, .max = 1}, c.decay_fraction);
+  visit(Field{.name = "memory_reset", .doc = "the memory's rows begin anew in every epoch, at a rate without decay", .before = "false"},
+        c.memory_reset);
   visit(Field{.name = "seed", .doc = "of the weights and the order of the data", .min = 0, .max = 9e15}, c.seed);
   visit(Field{.name = "compute", .doc = "input type of the matrix products", .choices = "|f32|bf16|i16"}, c.compute);
   visit(Field{.name = "log_every", .doc = "steps between log lines; 0: every 5 seconds", .min = 0, .max = 1e12, .progress = true},

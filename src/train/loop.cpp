@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "evaluate/bpb.h"
 #include "train/banner.h"
+#include "train/memory_reset.h"
 #include "train/resume.h"
 #include "train/signals.h"
 #include "train/standing.h"
@@ -138,9 +139,10 @@ int Run::train() {
   while (!progress_.finished() && stop_signal() == 0) {
     keep_stable();
     const auto step_start = Clock::now();
-    const double lr = progress_.schedule.at(progress_.step);
+    if (memory_begins_anew(config_, data_.train.bytes, progress_.stream, pace_->steps_left(progress_))) forget_memory();
+    const optim::Rates rates = learning_rates(config_.train, progress_.schedule, progress_.step);
     const StepData bytes = next_data(feed);
-    const StepResult result = trainer_.step(bytes, lr, pace_->stats_due(progress_));
+    const StepResult result = trainer_.step(bytes, rates, pace_->stats_due(progress_));
     const double seconds = seconds_since(step_start);
     progress_.stream = bytes.after;
     ++progress_.step;
@@ -150,7 +152,7 @@ int Run::train() {
     healthy_ = result.applied;
     if (!healthy_) count_skipped(skips);
     if (progress_.step % kOrthonormalEvery == 0) check_orthonormality();
-    after_step(result, lr);
+    after_step(result, rates.all);
     report_saves();
     progress_.elapsed = elapsed_before + seconds_since(start);
     latch_decay();
@@ -159,6 +161,14 @@ int Run::train() {
   keep_stable();
   if (const int signal = stop_signal(); signal != 0) return stopped(signal);
   return finish();
+}
+
+void Run::forget_memory() {
+  trainer_.forget_memory();
+  log_.event(
+      {{"event", std::string("memory_reset")}, {"step", progress_.step}, {"epoch", static_cast<std::int64_t>(progress_.stream.epoch)}});
+  base::log_line(fmt::format("epoch {}: the memory begins anew and fills while the text passes; evaluations on the way see it half full",
+                             progress_.stream.epoch + 1));
 }
 
 // A text that can no longer be read ends the run, not the steps since the last save.

@@ -35,6 +35,7 @@ class Run {
   void extend();
   int train();
   StepData next_data(Feed& feed);
+  void forget_memory();
   void after_step(const StepResult& result, double lr);
   void count_skipped(SkipCounter& skips);
   void latch_decay();

@@ -46,14 +46,23 @@ double Pace::median_step_seconds() const {
   return sorted[sorted.size() / 2];
 }
 
+double Pace::steps_by_time(const Progress& progress) const {
+  const double overhead = step_seconds_ > 0 ? std::max(1.0, (progress.elapsed - first_elapsed_) / step_seconds_) : 1;
+  const double left = std::max(0.0, train_.time_limit - progress.elapsed);
+  return left / std::max(1e-6, median_step_seconds() * overhead);
+}
+
+double Pace::steps_left(const Progress& progress) const {
+  const auto& schedule = progress.schedule;
+  if (schedule.decay_start < 0) return steps_by_time(progress);
+  return static_cast<double>(schedule.decay_start + schedule.decay_steps - progress.step);
+}
+
 bool Pace::latch_decay(Progress& progress) const {
   auto& schedule = progress.schedule;
   if (schedule.decay_start >= 0 || progress.elapsed < (1 - train_.decay_fraction) * train_.time_limit) return false;
-  const double overhead = step_seconds_ > 0 ? std::max(1.0, (progress.elapsed - first_elapsed_) / step_seconds_) : 1;
-  const double left = std::max(0.0, train_.time_limit - progress.elapsed);
-  const double per_step = std::max(1e-6, median_step_seconds() * overhead);
   schedule.decay_start = progress.step;
-  schedule.decay_steps = train_.decay_fraction > 0 ? std::max<std::int64_t>(1, std::llround(left / per_step)) : 0;
+  schedule.decay_steps = train_.decay_fraction > 0 ? std::max<std::int64_t>(1, std::llround(steps_by_time(progress))) : 0;
   return true;
 }
 

@@ -41,9 +41,12 @@ class Pace {
   void save_failed(const Progress& progress);  // by time: the next try comes after kRetrySeconds
 
   double median_step_seconds() const;
+  // Steps until the end: exact once the schedule knows it, before that by the remaining time.
+  double steps_left(const Progress& progress) const;
   std::int64_t steps_since_log() const { return steps_since_log_; }
 
  private:
+  double steps_by_time(const Progress& progress) const;
   const TrainConfig& train_;
   std::deque<double> recent_;  // seconds of the last 101 steps
   double first_elapsed_ = 0, step_seconds_ = 0;

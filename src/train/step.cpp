@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "layer/engram.h"
 #include "table/keys.h"
 
 namespace dormouse::train {
@@ -50,7 +51,12 @@ void Trainer::zero_gradients() {
   }
 }
 
-StepResult Trainer::step(const StepData& data, double lr, bool want_stats, StepSeconds* seconds) {
+void Trainer::forget_memory() {
+  layer::draw_engram_table(parameters_.engram, static_cast<std::uint64_t>(config_.train.seed));
+  optimizer_.forget(parameters_.engram.table);
+}
+
+StepResult Trainer::step(const StepData& data, const optim::Rates& rates, bool want_stats, StepSeconds* seconds) {
   StepResult result;
   zero_gradients();
   written_ = data.touched;
@@ -78,7 +84,7 @@ StepResult Trainer::step(const StepData& data, double lr, bool want_stats, StepS
     return result;
   }
   const auto start = base::Clock::now();
-  result.report = optimizer_.step(lr, config_.model.use_engram ? &data.touched : nullptr);
+  result.report = optimizer_.step(rates, config_.model.use_engram ? &data.touched : nullptr);
   if (seconds != nullptr) {
     seconds->update += base::seconds_since(start) - result.report.retraction_seconds;
     seconds->retraction += result.report.retraction_seconds;

@@ -29,7 +29,10 @@ struct StepSeconds {
 class Trainer {
  public:
   Trainer(const RunConfig& config, network::Parameters parameters);
-  StepResult step(const StepData& data, double lr, bool want_stats, StepSeconds* seconds = nullptr);
+  StepResult step(const StepData& data, const optim::Rates& rates, bool want_stats, StepSeconds* seconds = nullptr);
+
+  // The memory's rows and their optimizer state are what they were before the first step.
+  void forget_memory();
 
   bool finite() const;  // every weight is a finite number
 
