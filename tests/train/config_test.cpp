@@ -49,8 +49,10 @@ TEST(Config, ConfigTomlReadsBackEqual) {
 
 // A saved config keeps every key; one that came later has the meaning of the time before it, whatever its default is today.
 TEST(Config, AnAbsentKeyOfASavedConfigHasItsFrozenMeaningOrIsAnError) {
-  const std::map<std::string, std::string> frozen = {
-      {"expert_init", "expert_init = \"one\""}, {"mult_dense", "mult_dense = 1.0"}, {"tensorboard", "tensorboard = false"}};
+  const std::map<std::string, std::string> frozen = {{"expert_init", "expert_init = \"one\""},
+                                                     {"mult_dense", "mult_dense = 1.0"},
+                                                     {"tensorboard", "tensorboard = false"},
+                                                     {"memory_reset", "memory_reset = false"}};
   const std::string whole = write_config(resolve_new(with({})));
   std::istringstream lines(whole);
   std::size_t keys = 0, found = 0;
