@@ -49,7 +49,8 @@ double Pace::median_step_seconds() const {
 double Pace::steps_by_time(const Progress& progress) const {
   const double overhead = step_seconds_ > 0 ? std::max(1.0, (progress.elapsed - first_elapsed_) / step_seconds_) : 1;
   const double left = std::max(0.0, train_.time_limit - progress.elapsed);
-  return left / std::max(1e-6, median_step_seconds() * overhead);
+  const double before = progress.step > 0 ? progress.elapsed / static_cast<double>(progress.step) : 0;  // of a resume's first step
+  return left / std::max(1e-6, recent_.empty() ? before : median_step_seconds() * overhead);
 }
 
 double Pace::steps_left(const Progress& progress) const {

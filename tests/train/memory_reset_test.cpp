@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "support.h"
+#include "train/pace.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -59,6 +60,26 @@ TEST(MemoryReset, OnlyTheMemorysRateKeepsItsHeight) {
   }
   train.memory_reset = false;
   EXPECT_EQ(learning_rates(train, schedule, 700).table, schedule.at(700));
+}
+
+TEST(MemoryReset, TheStepsLeftOfARunByTimeAreEstimatedUntilItsDecayBegins) {
+  TrainConfig train;
+  train.time_limit = 120;
+  train.decay_fraction = 0.5;
+  Progress progress;
+  progress.schedule = make_schedule(train);
+  Pace whole(train, progress);
+  for (int i = 0; i < 10; ++i) whole.stepped(2);
+  progress.step = 10;
+  progress.elapsed = 20;
+  EXPECT_NEAR(whole.steps_left(progress), 50, 1e-9);
+  EXPECT_NEAR(Pace(train, progress).steps_left(progress), 50, 1e-9);  // resumed
+  progress.elapsed = 60;
+  ASSERT_TRUE(whole.latch_decay(progress));
+  const auto steps = static_cast<double>(progress.schedule.decay_steps);
+  EXPECT_EQ(whole.steps_left(progress), steps);
+  ++progress.step;
+  EXPECT_EQ(whole.steps_left(progress), steps - 1);
 }
 
 bool same(const tensor::Tensor& a, const tensor::Tensor& b) {
