@@ -15,6 +15,7 @@ enum class Compute : std::uint8_t { f32, bf16, i16 };
 inline constexpr std::int64_t kI16Block = 512;
 inline constexpr float kI16Norm = 46000, kI16Largest = 32767, kI16Smallest = 1e-16F;
 
+// The blocks of k.
 struct I16Blocks {
   std::int64_t k = 0, size = 2, count = 1;
   explicit I16Blocks(std::int64_t all) : k(all) {

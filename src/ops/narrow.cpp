@@ -37,9 +37,8 @@ void round_tile(std::int64_t depth, const float* tile, std::int16_t* to, float* 
     }
   }
   for (std::int64_t c = 0; c < kStrip; ++c) {
-    constexpr float kSmallest = 1e-33F;
     const auto least = static_cast<float>(std::sqrt(squares[c]) / static_cast<double>(kI16Norm));
-    scale[c] = !std::isfinite(squares[c]) ? NAN : most[c] < kSmallest ? 0 : std::max(least, most[c] / kI16Largest);
+    scale[c] = !std::isfinite(squares[c]) ? NAN : most[c] < kSmallestRow ? 0 : std::max(least, most[c] / kI16Largest);
     inverse[c] = scale[c] > 0 ? 1 / scale[c] : 0;
   }
   for (std::int64_t i = 0; i < depth; ++i) {

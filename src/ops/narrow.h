@@ -1,12 +1,12 @@
-// Matrices kept as narrow as they are stored, and the products that widen them in registers: what decoding reads of a model.
+// Matrices kept as narrow as they are stored, and products with them: what decoding reads of a model.
 //
 //   y[r,:] = x[r,:] W,   W [k,n]
 //
 // A row's bits depend on its own x and W only: not on the other rows, the thread count or the products beside it.
 // int8 and ternary: W[i,j] = code[i,j] * scale[j]. A row of x is rounded to 16 bits first, x ~ q * max|x| / 32512 with whole q, so that
 // sum_i q_i code_ij is exact in whole numbers: its bits are the same at every CPU level too. A row below 1e-33 counts as zeros.
-// bf16: x and W are rounded to 16-bit whole numbers with a scale for every block of k, as Compute::i16 says (ops/gemm.h): W when it is
-// packed, x in every product. A block of x or of a column below 1e-33 counts as zeros.
+// bf16: x and W are rounded to 16-bit whole numbers with the blocks and scales of Compute::i16 (ops/gemm.h): W when it is packed, x in
+// every product. Only the limits differ: a block of x or of a column counts as zeros below 1e-33, and any finite one is read.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,8 @@
 #include <vector>
 
 namespace dormouse::ops {
+
+inline constexpr float kSmallestRow = 1e-33F;  // below it a scale would be a denormal, and its inverse soon infinite
 
 enum class Narrow : std::uint8_t { f32, bf16, int8, ternary };
 std::string_view name_of(Narrow type);
@@ -47,7 +49,7 @@ class NarrowMatrix {
   const std::byte* strip(std::int64_t index) const { return panels_.get() + static_cast<std::size_t>(index) * strip_bytes(); }
   // Codes: [n]; bf16: [blocks of k, strips * 32], 0 beyond n; f32: none.
   std::span<const float> scales() const { return scales_; }
-  float value(std::int64_t i, std::int64_t j) const;  // W[i,j], widened
+  float value(std::int64_t i, std::int64_t j) const;  // W[i,j] as the products read it
 
  private:
   std::byte* make_panels(std::byte fill);

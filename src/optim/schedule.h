@@ -5,11 +5,9 @@
 
 namespace dormouse::optim {
 
-// Learning rates of one step; a single number is both. Tables: the rows of the memory.
+// Learning rates of one step: of the memory's rows, and of all else.
 struct Rates {
-  double all, table;
-  Rates(double rate) : Rates(rate, rate) {}
-  Rates(double all_else, double of_table) : all(all_else), table(of_table) {}
+  double all = 0, table = 0;
 };
 
 // lr(s) = lr * min(1, (s+1)/warm); from decay_start on also times (1 - x)^1.5, x = (s - decay_start) / decay_steps, 0 at the horizon.

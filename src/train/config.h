@@ -109,7 +109,9 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
   visit(Field{.name = "retract_every", .doc = "steps between retractions of the spectral factors", .min = 1, .max = 1e9}, c.retract_every);
   visit(Field{.name = "retract_iters", .doc = "iterations of a retraction", .min = 1, .max = 64}, c.retract_iters);
   visit(Field{.name = "decay_fraction", .doc = "share of the run in which the learning rate decays", .min = 0, .max = 1}, c.decay_fraction);
-  visit(Field{.name = "memory_reset", .doc = "the memory's rows begin anew in every epoch, at a rate without decay", .before = "false"},
+  visit(Field{.name = "memory_reset",
+              .doc = "the memory's rows begin anew with every epoch of 100 steps or more; their rate does not decay",
+              .before = "false"},
         c.memory_reset);
   visit(Field{.name = "seed", .doc = "of the weights and the order of the data", .min = 0, .max = 9e15}, c.seed);
   visit(Field{.name = "compute", .doc = "input type of the matrix products", .choices = "|f32|bf16|i16"}, c.compute);

@@ -58,7 +58,7 @@ void compute(Fingerprint& print) {
     print.decoding = hash_of(logits.data(), static_cast<std::int64_t>(logits.size()), print.decoding);
   });
   const StepData data = step_data(config);
-  for (int i = 0; i < 3; ++i) trainer.step(data, 1e-2, false);
+  for (int i = 0; i < 3; ++i) trainer.step(data, {1e-2, 1e-2}, false);
   print.training = base::kFnvBasis;
   for (auto* parameter : network::list(trainer.parameters(), config.model))
     print.training = hash_of(parameter->value.data<float>(), parameter->value.size(), print.training);

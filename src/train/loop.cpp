@@ -152,7 +152,7 @@ int Run::train() {
     healthy_ = result.applied;
     if (!healthy_) count_skipped(skips);
     if (progress_.step % kOrthonormalEvery == 0) check_orthonormality();
-    after_step(result, rates.all);
+    after_step(result, rates);
     report_saves();
     progress_.elapsed = elapsed_before + seconds_since(start);
     latch_decay();
@@ -166,8 +166,8 @@ int Run::train() {
 void Run::forget_memory() {
   trainer_.forget_memory();
   log_.event(
-      {{"event", std::string("memory_reset")}, {"step", progress_.step}, {"epoch", static_cast<std::int64_t>(progress_.stream.epoch)}});
-  base::log_line(fmt::format("epoch {}: the memory begins anew and fills while the text passes; evaluations on the way see it half full",
+      {{"event", std::string("memory_reset")}, {"step", progress_.step}, {"epoch", static_cast<std::int64_t>(progress_.stream.epoch) + 1}});
+  base::log_line(fmt::format("epoch {}: the memory begins anew and fills while the text passes; evaluations on the way see it part full",
                              progress_.stream.epoch + 1));
 }
 
@@ -249,10 +249,10 @@ void Run::keep_stable() {
   if (progress_.step == progress_.schedule.decay_start && trainer_.finite()) saver_->stable(config_, trainer_, progress_);
 }
 
-void Run::after_step(const StepResult& result, double lr) {
+void Run::after_step(const StepResult& result, const optim::Rates& rates) {
   if (!result.stats.empty()) stats_ = result.stats;
   if (pace_->log_due(progress_)) {
-    log_.step_line(progress_, window_, result, lr, {saver_->failed(), saver_->stalled()});
+    log_.step_line(progress_, window_, result, rates, {saver_->failed(), saver_->stalled()});
     window_ = {};
     pace_->logged(progress_);
   } else {

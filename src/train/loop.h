@@ -36,7 +36,7 @@ class Run {
   int train();
   StepData next_data(Feed& feed);
   void forget_memory();
-  void after_step(const StepResult& result, double lr);
+  void after_step(const StepResult& result, const optim::Rates& rates);
   void count_skipped(SkipCounter& skips);
   void latch_decay();
   void check_stdout();

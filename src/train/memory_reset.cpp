@@ -8,7 +8,7 @@ bool memory_begins_anew(const RunConfig& config, std::uint64_t train_bytes, cons
   const std::int64_t windows = train.batch * train.accum;  // of a step
   const bool is_first = at.generation == 0 && at.index < static_cast<std::uint64_t>(windows);
   const double epoch = static_cast<double>(train_bytes) / static_cast<double>(windows * train.seq_len);  // steps
-  return is_first && epoch >= kShortestEpoch && steps_left >= 0.9 * epoch;
+  return is_first && epoch >= kShortestEpoch && steps_left >= kLeastFill * epoch;
 }
 
 optim::Rates learning_rates(const TrainConfig& train, const optim::Schedule& schedule, std::int64_t step) {

@@ -11,9 +11,10 @@
 
 namespace dormouse::train {
 
+inline constexpr double kShortestEpoch = 100;  // steps: in fewer a row would hardly move
+inline constexpr double kLeastFill = 0.9;      // of an epoch that the run must have left
 // Whether the rows begin anew before the step whose first window is `at`, with steps_left steps to come, this one included: it is the first
-// step of an epoch but the first, an epoch has at least kShortestEpoch steps, and the end leaves time for nine tenths of one.
-inline constexpr double kShortestEpoch = 100;
+// step of an epoch but the first, and neither limit forbids it.
 bool memory_begins_anew(const RunConfig& config, std::uint64_t train_bytes, const data::ByteStream::Position& at, double steps_left);
 
 // Of a step: rows that begin anew must be learned to the end of the run as fast as before, so theirs does not decay.

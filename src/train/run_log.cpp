@@ -84,14 +84,15 @@ void RunLog::write_status(const std::string& line, bool at_once) {
   }
 }
 
-void RunLog::step_line(const Progress& progress, const LogWindow& window, const StepResult& last, double lr, const SaveCounts& saves) {
+void RunLog::step_line(const Progress& progress, const LogWindow& window, const StepResult& last, const optim::Rates& rates,
+                       const SaveCounts& saves) {
   const auto n = static_cast<double>(window.steps);
   const double ce = window.nats / n, rec = window.rec_nats / n;
   const double rate = window.seconds > 0 ? static_cast<double>(window.bytes) / window.seconds : 0;
   const double ms = 1000 * window.seconds / n;
   std::string line = fmt::format("step {} ce {:.4f} bpb {:.4f} best {} lr {:.2e} gnorm {:.3g} {} bytes/s {:.1f} ms/step", progress.step, ce,
                                  ce / std::numbers::ln2, std::isfinite(progress.best_bpb) ? fmt::format("{:.4f}", progress.best_bpb) : "-",
-                                 lr, last.report.clip_norm, base::human_count(static_cast<std::uint64_t>(rate)), ms);
+                                 rates.all, last.report.clip_norm, base::human_count(static_cast<std::uint64_t>(rate)), ms);
   if (last.report.zero_gradients > 0) line += fmt::format(" zero-gradients {}", last.report.zero_gradients);
   if (progress.skipped > 0) line += fmt::format(" skipped {}", progress.skipped);
   if (saves.failed > 0) line += fmt::format(" unsaved {}", saves.failed);
@@ -105,7 +106,8 @@ void RunLog::step_line(const Progress& progress, const LogWindow& window, const 
                                          {"bpb", ce / std::numbers::ln2},
                                          {"rec_ce", rec},
                                          {"best", progress.best_bpb},
-                                         {"lr", lr},
+                                         {"lr", rates.all},
+                                         {"lr_table", rates.table},
                                          {"gnorm", last.report.clip_norm},
                                          {"gnorm_all", last.report.grad_norm},
                                          {"bytes_per_s", rate},

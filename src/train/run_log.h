@@ -39,7 +39,8 @@ class RunLog {
   RunLog& operator=(const RunLog&) = delete;
 
   // "step 120 ce 1.812 bpb 2.614 best 2.701 lr 3.00e-03 gnorm 1.21 24,310 bytes/s 84 ms/step" and the counters.
-  void step_line(const Progress& progress, const LogWindow& window, const StepResult& last, double lr, const SaveCounts& saves);
+  void step_line(const Progress& progress, const LogWindow& window, const StepResult& last, const optim::Rates& rates,
+                 const SaveCounts& saves);
   // "EVAL step 120 bpb 2.3100 rec 2.4000 over 100,000 B (fixed window)", gates and |u| per iteration, depth curve.
   void eval_line(const Progress& progress, const evaluate::Bpb& result, const std::vector<evaluate::DepthPoint>& depths,
                  const std::vector<network::IterationStats>& stats, double seconds);

@@ -107,7 +107,7 @@ TrainSpeed measure_training(const RunConfig& config, std::int64_t repeats) {
     const auto start = Clock::now();
     const StepData data = made_up_step(config, random);
     const double data_seconds = seconds_since(start);
-    if (!trainer.step(data, 1e-3, false, &parts).applied)
+    if (!trainer.step(data, {1e-3, 1e-3}, false, &parts).applied)
       throw base::Error("a step was not finite and changed nothing, so its time says nothing; leave out --set, or use --compute f32");
     const double seconds = seconds_since(start);
     if (i == -kWarm) speed.start_seconds = seconds_since(begin);

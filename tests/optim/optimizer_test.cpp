@@ -151,7 +151,7 @@ TEST(Routing, WeightDecayTouchesTwoDimensionalDenseWeightsOnly) {
       config.weight_decay = list == &with ? 0.5 : 0;
       config.retract_every = 0;
       Optimizer optimizer(pointers(*list), config, table());
-      optimizer.step(0.1, nullptr);
+      optimizer.step({0.1, 0.1}, nullptr);
     }
     for (std::size_t i = 0; i < with.size(); ++i)
       EXPECT_EQ(bits(with[i].value) != bits(without[i].value), decayed.count(with[i].name) == 1) << opt << " " << with[i].name;
@@ -172,7 +172,7 @@ TEST(MuonStep, GoldenOfTheFirstStepStoredTransposed) {
   for (const auto* column : {&table(), &ops::cpu_table()}) {
     p.value.copy_from(Tensor::from<float>({2, 3}, w));
     Optimizer optimizer({&p}, config, *column);
-    const StepReport report = optimizer.step(1e-2, nullptr);
+    const StepReport report = optimizer.step({1e-2, 1e-2}, nullptr);
     EXPECT_TRUE(report.applied);
     EXPECT_NEAR(report.grad_norm, std::sqrt(1 + .25 + 9 + 4 + .0625 + 1), 1e-6);
     EXPECT_EQ(report.clip_norm, 0);
@@ -193,7 +193,7 @@ TEST(MuonStep, FactorOutIsTheTransposeOfADenseWeight) {
   config.weight_decay = 0;
   config.retract_every = 0;
   Optimizer optimizer({&dense, &factor}, config, table());
-  for (int step = 0; step < 3; ++step) optimizer.step(0.05, nullptr);
+  for (int step = 0; step < 3; ++step) optimizer.step({0.05, 0.05}, nullptr);
   for (int i = 0; i < 3; ++i)
     for (int j = 0; j < 7; ++j) EXPECT_NEAR(factor.value.data<float>()[j * 3 + i], dense.value.data<float>()[i * 7 + j], 2e-6);
 }
@@ -205,7 +205,7 @@ TEST(MuonStep, FactorInHasFanOutK) {
   OptimizerConfig config;
   config.retract_every = 0;
   Optimizer optimizer({&p}, config, table());
-  optimizer.step(0.1, nullptr);
+  optimizer.step({0.1, 0.1}, nullptr);
   for (int c = 0; c < 3; ++c) {
     double squares = 0;
     for (int r = 0; r < 9; ++r) squares += std::pow((p.value.at(r * 3 + c) - before.at(r * 3 + c)) / 0.1, 2);
@@ -229,8 +229,8 @@ TEST(MuonStep, HeadsOfQkAreSeparateMatrices) {
       fused.grad.copy_from(random({d, heads * hd}, 100 + static_cast<std::uint64_t>(step)));
       if (step == 2) fused.grad.columns(hd, hd).fill_zero();
       for (std::int64_t h = 0; h < heads; ++h) single[static_cast<std::size_t>(h)].grad = fused.grad.columns(h * hd, hd).clone();
-      EXPECT_EQ(one.step(0.02, nullptr).zero_gradients, step == 2 ? 1 : 0);
-      EXPECT_EQ(many.step(0.02, nullptr).zero_gradients, step == 2 ? 1 : 0);
+      EXPECT_EQ(one.step({0.02, 0.02}, nullptr).zero_gradients, step == 2 ? 1 : 0);
+      EXPECT_EQ(many.step({0.02, 0.02}, nullptr).zero_gradients, step == 2 ? 1 : 0);
       for (std::int64_t h = 0; h < heads; ++h)
         EXPECT_EQ(bits(fused.value.columns(h * hd, hd)), bits(single[static_cast<std::size_t>(h)].value)) << column->name << step << h;
     }
@@ -242,10 +242,10 @@ TEST(MuonStep, ZeroGradientChangesNothingMomentumIncluded) {
   OptimizerConfig config;
   config.retract_every = 0;
   Optimizer optimizer(pointers(parameters), config, table());
-  optimizer.step(0.01, nullptr);
+  optimizer.step({0.01, 0.01}, nullptr);
   const auto before = snapshot(parameters, optimizer);
   for (Parameter& p : parameters) p.zero_grad();
-  const StepReport report = optimizer.step(0.01, nullptr);
+  const StepReport report = optimizer.step({0.01, 0.01}, nullptr);
   EXPECT_TRUE(report.applied);
   EXPECT_EQ(report.zero_gradients, 3 + 2);
   const auto after = snapshot(parameters, optimizer);
@@ -285,7 +285,7 @@ TEST(AdamW, FollowsTheRecurrenceInDoubleForTenSteps) {
     const double norm = std::sqrt(squares);
     ASSERT_EQ(norm > 1, t % 2 == 1);
     const double scale = norm > 1 ? 1 / norm : 1;
-    const StepReport report = optimizer.step(lr, nullptr);
+    const StepReport report = optimizer.step({lr, lr}, nullptr);
     EXPECT_NEAR(report.clip_norm, norm, 1e-6);
     EXPECT_NEAR(report.grad_norm, norm, 1e-6);
     for (Oracle& o : oracles)
@@ -311,7 +311,7 @@ TEST(AdamW, ClipCanBeSwitchedOffAndIgnoresTheOtherGroups) {
     OptimizerConfig config;
     config.grad_clip = clip;
     Optimizer optimizer({&gain, &rows}, config, table());
-    optimizer.step(1e-3, nullptr);
+    optimizer.step({1e-3, 1e-3}, nullptr);
     optimizer.for_each_state([&](const std::string& name, Tensor& value) {
       if (name != "optimizer.norm.m" && name != "optimizer.table.m") return;
       const bool table_row = name == "optimizer.table.m";
@@ -336,7 +336,7 @@ TEST(TableRows, OnlyTouchedRowsMoveEachByItsOwnCount) {
     for (std::uint32_t r = 0; r < 6; ++r)
       if (std::find(touched[t].begin(), touched[t].end(), r) == touched[t].end())
         rows.grad.rows_slice(r, 1).data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_TRUE(optimizer.step(1e-2, &touched[t]).applied);
+    EXPECT_TRUE(optimizer.step({1e-2, 1e-2}, &touched[t]).applied);
     for (const std::uint32_t r : touched[t]) {
       const int n = ++count[r];
       for (std::size_t i = r * 3; i < r * 3 + 3; ++i) {
@@ -364,29 +364,29 @@ TEST(TableRows, NoneTouchedMovesNoneAndNullMovesAll) {
   Optimizer optimizer({&rows}, {}, table());
   const std::string before = bits(rows.value);
   const std::vector<std::uint32_t> none;
-  optimizer.step(1e-2, &none);
+  optimizer.step({1e-2, 1e-2}, &none);
   EXPECT_EQ(bits(rows.value), before);
   const Tensor start = rows.value.clone();
-  optimizer.step(1e-2, nullptr);
+  optimizer.step({1e-2, 1e-2}, nullptr);
   for (int i = 0; i < 12; ++i) EXPECT_NEAR(std::abs(rows.value.at(i) - start.at(i)), 3e-2, 1e-4);  // a first Adam step is lr
 }
 
 TEST(Firewall, AnyNonFiniteGradientLeavesWeightsAndStateBitIdentical) {
   auto parameters = assorted();
   Optimizer optimizer(pointers(parameters), {}, table());
-  optimizer.step(0.01, nullptr);
+  optimizer.step({0.01, 0.01}, nullptr);
   const auto before = snapshot(parameters, optimizer);
   for (std::size_t k = 0; k < parameters.size(); ++k)
     for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       redraw_gradients(parameters, 500);
       parameters[k].grad.data<float>()[parameters[k].grad.size() - 1] = poison;
-      const StepReport report = optimizer.step(0.01, nullptr);
+      const StepReport report = optimizer.step({0.01, 0.01}, nullptr);
       EXPECT_FALSE(report.applied) << parameters[k].name;
       EXPECT_EQ(snapshot(parameters, optimizer), before) << parameters[k].name;
     }
   EXPECT_EQ(optimizer.applied(), 1);
   redraw_gradients(parameters, 500);
-  EXPECT_TRUE(optimizer.step(0.01, nullptr).applied);
+  EXPECT_TRUE(optimizer.step({0.01, 0.01}, nullptr).applied);
 }
 
 TEST(Firewall, MissingGradientIsAnErrorThatNamesTheParameter) {
@@ -394,7 +394,7 @@ TEST(Firewall, MissingGradientIsAnErrorThatNamesTheParameter) {
   parameters[4].grad = {};
   Optimizer optimizer(pointers(parameters), {}, table());
   const auto before = snapshot(parameters, optimizer);
-  EXPECT_THROW(optimizer.step(0.01, nullptr), base::Error);
+  EXPECT_THROW(optimizer.step({0.01, 0.01}, nullptr), base::Error);
   EXPECT_EQ(snapshot(parameters, optimizer), before);
 }
 
@@ -406,9 +406,9 @@ TEST(Retraction, EveryFactorOfBodyAndHeadComesBackWhenDue) {
     config.retract_every = 2;
     config.retract_iters = 12;
     Optimizer optimizer(pointers(parameters), config, table());
-    optimizer.step(0.01, nullptr);
+    optimizer.step({0.01, 0.01}, nullptr);
     EXPECT_GT(optimizer.max_ortho(), 0.1);
-    optimizer.step(0.01, nullptr);
+    optimizer.step({0.01, 0.01}, nullptr);
     EXPECT_LT(optimizer.max_ortho(), 1e-5) << opt;
   }
 }
@@ -421,7 +421,7 @@ TEST(State, RoundTripContinuesBitForBit) {
   const std::vector<std::uint32_t> touched{1, 3, 9};
   for (std::uint64_t t = 0; t < 3; ++t) {
     redraw_gradients(a, 700 + t * 50);
-    first.step(0.01, &touched);
+    first.step({0.01, 0.01}, &touched);
   }
   std::map<std::string, Tensor> saved;
   first.for_each_state([&](const std::string& name, Tensor& value) { EXPECT_TRUE(saved.emplace(name, value.clone()).second) << name; });
@@ -432,8 +432,8 @@ TEST(State, RoundTripContinuesBitForBit) {
   for (std::uint64_t t = 0; t < 2; ++t) {
     redraw_gradients(a, 900 + t * 50);
     redraw_gradients(b, 900 + t * 50);
-    first.step(0.01, &touched);
-    second.step(0.01, &touched);
+    first.step({0.01, 0.01}, &touched);
+    second.step({0.01, 0.01}, &touched);
   }
   EXPECT_EQ(snapshot(a, first), snapshot(b, second));
 }
@@ -446,8 +446,8 @@ TEST(Columns, CpuAndReferenceAgreeOnAStepOfEveryGroup) {
   for (std::uint64_t t = 0; t < 3; ++t) {
     redraw_gradients(a, 300 + t * 50);
     redraw_gradients(b, 300 + t * 50);
-    reference.step(0.01, nullptr);
-    cpu.step(0.01, nullptr);
+    reference.step({0.01, 0.01}, nullptr);
+    cpu.step({0.01, 0.01}, nullptr);
   }
   for (std::size_t i = 0; i < a.size(); ++i)
     for (std::int64_t j = 0; j < a[i].value.size(); ++j) EXPECT_NEAR(a[i].value.at(j), b[i].value.at(j), 1e-5) << a[i].name;

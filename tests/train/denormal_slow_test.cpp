@@ -29,7 +29,7 @@ class Contender {
   double seconds(const StepData& data, double lr) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(start_[i]);
     const auto begin = std::chrono::steady_clock::now();
-    const auto result = trainer_.step(data, lr, false);
+    const auto result = trainer_.step(data, {lr, lr}, false);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     EXPECT_TRUE(std::isfinite(result.loss));
     return took.count();

@@ -63,7 +63,7 @@ void expect_golden_steps(const std::string& opt, const std::string& fixture) {
     EXPECT_NEAR(out.loss.value().at(0), losses.at(step), 1e-3 * losses.at(step)) << "step " << step;
     tape.backward(out.loss);
     const auto touched = layer::engram_touched(keys, config.engram_rows);
-    EXPECT_TRUE(optimizer.step(1e-2, &touched).applied);
+    EXPECT_TRUE(optimizer.step({1e-2, 1e-2}, &touched).applied);
   }
 
   network::for_each(p, config, [&](tensor::Parameter& one) {

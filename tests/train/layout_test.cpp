@@ -31,7 +31,7 @@ Gradients gradients(std::int64_t batch) {
   }
   for (std::uint32_t row = 0; row < 3 * 64; ++row) data.touched.push_back(row);
   Trainer trainer(config, network::make_parameters(config.model, 1));
-  EXPECT_TRUE(trainer.step(data, 0.0, false).applied);
+  EXPECT_TRUE(trainer.step(data, {0.0, 0.0}, false).applied);
   Gradients found;
   network::for_each(trainer.parameters(), config.model, [&](tensor::Parameter& p) {
     for (std::int64_t i = 0; i < p.grad.size(); ++i) found[p.name].push_back(p.grad.at(i));

@@ -96,8 +96,8 @@ TEST(MemoryReset, RowsAndTheirStateAreThoseOfTheStartAndAllElseStays) {
   auto fresh = network::make_parameters(config.model, seed);
   Trainer trainer(config, network::make_parameters(config.model, seed)), kept(config, network::make_parameters(config.model, seed));
   for (int i = 0; i < 3; ++i) {
-    trainer.step(data, 1e-2, false);
-    kept.step(data, 1e-2, false);
+    trainer.step(data, {1e-2, 1e-2}, false);
+    kept.step(data, {1e-2, 1e-2}, false);
   }
   const auto& table = trainer.parameters().engram.table;
   ASSERT_FALSE(same(table.value, fresh.engram.table.value));
@@ -137,15 +137,17 @@ class ResetRun : public ::testing::Test {
 
 // 19,000 bytes to learn from: epochs of about 148 steps of 128 bytes.
 TEST_F(ResetRun, EveryEpochThatTheRunFinishesBeginsAnewAndAResumeIsTheSameRun) {
-  ASSERT_EQ(start("whole", {"steps=440", "decay_fraction=0.3", "eval_tail=1000"}), 0);
+  ASSERT_EQ(start("whole", {"steps=440", "decay_fraction=0.4", "eval_tail=1000"}), 0);
   const std::string events = resets("whole");
   EXPECT_EQ(std::count(events.begin(), events.end(), '\n'), 2) << events;
-  ASSERT_EQ(start("half", {"steps=440", "decay_fraction=0.3", "eval_tail=1000"}), 0);
-  // The state before the decay, in the third epoch, stands for the moment of a kill.
+  ASSERT_EQ(start("half", {"steps=440", "decay_fraction=0.4", "eval_tail=1000"}), 0);
+  // The state before the decay, in the second epoch, stands for the moment of a kill: the second reset is still to come.
   const auto half = directory_.path / "half";
   std::filesystem::copy_file(half / "stable.safetensors", half / "checkpoint.safetensors",
                              std::filesystem::copy_options::overwrite_existing);
-  ASSERT_EQ(start("half", {"steps=440", "decay_fraction=0.3", "eval_tail=1000"}), 0);
+  ASSERT_EQ(start("half", {"steps=440", "decay_fraction=0.4", "eval_tail=1000"}), 0);
+  const std::string again = resets("half");
+  EXPECT_EQ(std::count(again.begin(), again.end(), '\n'), 3) << again;
   testing::expect_same_tensors(directory_.path / "whole" / "checkpoint.safetensors", half / "checkpoint.safetensors");
 }
 

@@ -57,7 +57,7 @@ TEST(Numerics, FiftySeedsOfFiftyStepsStayFinite) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Trainer trainer(config, network::make_parameters(config.model, seed));
     for (std::uint64_t step = 0; step < 50; ++step) {
-      const auto result = trainer.step(random_data(config, seed * 1000 + step), config.train.lr, false);
+      const auto result = trainer.step(random_data(config, seed * 1000 + step), {config.train.lr, config.train.lr}, false);
       ASSERT_TRUE(result.applied) << "seed " << seed << " step " << step;
       ASSERT_TRUE(std::isfinite(result.loss)) << "seed " << seed << " step " << step;
     }
@@ -72,7 +72,7 @@ TEST(Numerics, RaggedRowLengthsTrain) {
     const RunConfig config = smallest(t);
     Trainer trainer(config, network::make_parameters(config.model, 1));
     for (std::uint64_t step = 0; step < 2; ++step) {
-      const auto result = trainer.step(random_data(config, step), config.train.lr, true);
+      const auto result = trainer.step(random_data(config, step), {config.train.lr, config.train.lr}, true);
       EXPECT_TRUE(result.applied) << t;
       EXPECT_NEAR(result.nats, 5.5, 1.5) << t;
       EXPECT_EQ(result.stats.size(), 2U);
@@ -84,11 +84,11 @@ TEST(Numerics, RaggedRowLengthsTrain) {
 TEST(Numerics, APoisonedWeightMakesTheStepANoOp) {
   const RunConfig config = smallest(16);
   Trainer trainer(config, network::make_parameters(config.model, 1));
-  trainer.step(random_data(config, 0), config.train.lr, false);
+  trainer.step(random_data(config, 0), {config.train.lr, config.train.lr}, false);
   float& weight = trainer.parameters().memory_dense.value.data<float>()[3];
   weight = std::numeric_limits<float>::quiet_NaN();
   const auto before = trainer.parameters().embedding.value.clone();
-  EXPECT_FALSE(trainer.step(random_data(config, 1), config.train.lr, false).applied);
+  EXPECT_FALSE(trainer.step(random_data(config, 1), {config.train.lr, config.train.lr}, false).applied);
   EXPECT_EQ(trainer.optimizer().applied(), 1);
   for (std::int64_t i = 0; i < before.size(); ++i) ASSERT_EQ(before.at(i), trainer.parameters().embedding.value.at(i));
 }

@@ -26,9 +26,9 @@ TEST(Step, TheGradientOfTheMemoryIsThatOfItsOwnRowsAndOfNoStepBefore) {
   const StepData first = step_of(config, text), second = step_of(config, text.substr(200));
   ASSERT_NE(first.touched, second.touched);
   Trainer trainer(config, network::make_parameters(config.model, 1)), alone(config, network::make_parameters(config.model, 1));
-  trainer.step(first, 0, false);
-  trainer.step(second, 0, false);
-  alone.step(second, 0, false);
+  trainer.step(first, {0, 0}, false);
+  trainer.step(second, {0, 0}, false);
+  alone.step(second, {0, 0}, false);
   const auto& gradient = trainer.parameters().engram.table.grad;
   const auto& expected = alone.parameters().engram.table.grad;
   std::int64_t written = 0;
@@ -55,7 +55,7 @@ TEST(Step, WholeNumbersTrainLikeF32) {
   Trainer whole(config, network::make_parameters(config.model, 1));
   double largest = 0;
   for (int step = 0; step < 20; ++step) {
-    const double a = exact.step(data, 3e-3, false).loss, b = whole.step(data, 3e-3, false).loss;
+    const double a = exact.step(data, {3e-3, 3e-3}, false).loss, b = whole.step(data, {3e-3, 3e-3}, false).loss;
     largest = std::max(largest, std::abs(a - b));
   }
   EXPECT_LT(largest, 5e-3);

@@ -26,10 +26,6 @@ constexpr std::int64_t kRowStride = kI16Block / 2 + 16;              // pairs; n
 constexpr std::int64_t kPackedRows = kBlockRows * (kRowStride + 1);  // pairs and scales
 std::int64_t pairs_of(std::int64_t k) { return ceil_div(k, 2); }
 
-DORMOUSE_VNNI __mmask16 first_lanes(std::int64_t count) {
-  return static_cast<__mmask16>((1U << std::clamp<std::int64_t>(count, 0, 16)) - 1U);
-}
-
 DORMOUSE_VNNI __m512i round_scaled(__m512 x, __m512 inverse) { return _mm512_cvtps_epi32(_mm512_mul_ps(x, inverse)); }
 
 // How to scale a vector; alone, and sixteen side by side.

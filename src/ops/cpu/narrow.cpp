@@ -1,4 +1,4 @@
-// Products with narrow matrices (ops/narrow.h). Weights are widened in registers, once for several rows.
+// Products with narrow matrices (ops/narrow.h). A weight is loaded once for several rows.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/narrow.cpp"
 #include <hwy/foreach_target.h>
@@ -108,7 +108,7 @@ HWY_INLINE hn::Vec<Ints> add_pair_products(hn::Vec<Ints> a, hn::Vec<Ints> b, hn:
 #endif
 }
 
-// bf16, likewise.
+// bf16: strips [strip, strip + kStrips) and rows [row, row + kRows).
 struct Pairs {
   const Wholes& x;
 
@@ -251,9 +251,8 @@ void DotStrips(const StripRange& range, const Digits& x) {
   }
 }
 
-// max |x|, 0 below kSmallest, NaN when an x is not finite.
+// max |x|, 0 below kSmallestRow, NaN when an x is not finite.
 float largest_of(std::int64_t k, const float* x) {
-  constexpr float kSmallest = 1e-33F;  // below it a scale is a denormal, and its inverse soon infinite
   const Full d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const float poison = sum_of(k, [&](auto df, std::int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(df, x + i), hn::Zero(df)); });
@@ -263,7 +262,7 @@ float largest_of(std::int64_t k, const float* x) {
   for (; i + lanes <= k; i += lanes) all = hn::Max(all, hn::Abs(hn::LoadU(d, x + i)));
   float most = hn::GetLane(hn::MaxOfLanes(d, all));
   for (; i < k; ++i) most = std::max(most, x[i] < 0 ? -x[i] : x[i]);
-  return most < kSmallest ? 0 : most;
+  return most < kSmallestRow ? 0 : most;
 }
 
 // One row in whole numbers; a scale for every block.
@@ -280,14 +279,14 @@ void WholesOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t*
       std::fill_n(to, depth, std::int16_t{0});
       continue;
     }
-    const float shrink = 1 / most;  // so that no square overflows
+    const float whole_most = kI16Largest / most;  // neither it nor a square below leaves the range of a float
     const float squares = sum_of(depth, [&](auto d, std::int64_t i) HWY_ATTR {
-      const auto v = hn::Mul(hn::LoadU(d, from + i), hn::Set(d, shrink));
+      const auto v = hn::Mul(hn::LoadU(d, from + i), hn::Set(d, whole_most));
       return hn::Mul(v, v);
     });
-    const float share = std::max(std::sqrt(squares) / kI16Norm, 1 / kI16Largest);
-    const float inverse = shrink / share;
-    scale[block] = most * share;
+    const float share = std::max(std::sqrt(squares) / kI16Norm, 1.0F);
+    const float inverse = whole_most / share;
+    scale[block] = most / kI16Largest * share;
     each(depth, [&](auto d, std::int64_t i) HWY_ATTR {
       const hn::Rebind<std::int16_t, decltype(d)> half;
       hn::StoreU(hn::DemoteTo(half, hn::NearestInt(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, inverse)))), half, to + i);

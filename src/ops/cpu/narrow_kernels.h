@@ -32,7 +32,8 @@ struct StripRange {
 // them. x86_dot.cpp: for native_vnni(); narrow.cpp has the other CPUs'. All give the same bits.
 void dot_strips_vnni(const StripRange& range, const Digits& x);
 
-// bf16. y = the sum over blocks of (sum of products of wholes) * (scale * scales[j]). Here too: x86_dot.cpp for native_vnni().
+// bf16. y = the sum over blocks of (sum of products of wholes) * (scale * scales[j]). x86_dot.cpp: for native_vnni(). Sums of
+// a block are exact everywhere, those of blocks and the norms of x are not the same bits at every CPU level.
 void whole_strips_vnni(const StripRange& range, const Wholes& x);
 
 }  // namespace dormouse::ops::cpu

@@ -19,11 +19,6 @@ DORMOUSE_VNNI inline __m512i everywhere(const void* four_bytes) {
   return _mm512_set1_epi32(word);
 }
 
-// The lanes of 16 columns from `column` on that exist.
-__mmask16 lanes_from(std::int64_t column, std::int64_t n) {
-  return static_cast<__mmask16>((1U << std::clamp<std::int64_t>(n - column, 0, 16)) - 1U);
-}
-
 // kRows rows of x against kStrips strips. Every loop over sums is unrolled, so that they live in registers.
 template <bool kTernary, int kRows, int kStrips>
 DORMOUSE_VNNI void strips_of_rows(const StripRange& range, std::int64_t strip, const Digits& x, std::int64_t row) {
@@ -75,7 +70,7 @@ DORMOUSE_VNNI void strips_of_rows(const StripRange& range, std::int64_t strip, c
   const float* scales = range.w->scales().data() + first;
   for (int i = 0; i < kSums; ++i) {
     const std::int64_t r = row + i / (kStrips * kVectors), c = i % (kStrips * kVectors) * 16;
-    const __mmask16 lanes = lanes_from(first + c, n);
+    const __mmask16 lanes = first_lanes(n - first - c);
     const __m512i all_high = _mm512_load_si512(sums[0] + 16 * i), all_low = _mm512_load_si512(sums[1] + 16 * i);
     const __m512 h = _mm512_cvtepi32_ps(_mm512_sub_epi32(all_high, _mm512_set1_epi32(offset * x.sum_high[r])));
     const __m512 l = _mm512_cvtepi32_ps(_mm512_sub_epi32(all_low, _mm512_set1_epi32(offset * x.sum_low[r])));
@@ -134,7 +129,7 @@ struct Pairs {
         if (block + 1 < blocks.count) {
           _mm512_store_ps(y + 16 * i, now);
         } else {
-          _mm512_mask_storeu_ps(range.y + r * n + first + c, lanes_from(first + c, n), now);
+          _mm512_mask_storeu_ps(range.y + r * n + first + c, first_lanes(n - first - c), now);
         }
       }
       scales += range.w->strips() * NarrowMatrix::kStrip;
