@@ -144,7 +144,8 @@ RunData open_data(const RunConfig& config, const std::filesystem::path& run_dire
 }
 
 std::string trained_on(const DataConfig& data, const data::Corpus& text) {
-  const auto held_out = lines_of(data.held_out);
+  // --eval names files of another folder.
+  const auto held_out = data.eval_path.empty() ? lines_of(data.held_out) : std::vector<std::string>();
   const auto ours = listing_of(data.identity).train;
   for (const auto& file : listing_of(data::data_identity(text)).train) {
     const bool trained = std::any_of(ours.begin(), ours.end(), [&](const Listed& known) {

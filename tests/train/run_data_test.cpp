@@ -74,6 +74,12 @@ TEST_F(RunDataTest, ATextTheRunTrainedOnIsKnownByItsBytesAndAHeldOutOneIsNot) {
   testing::write(directory_.path / "copy.txt", testing::some_text(60'000, 11));
   EXPECT_EQ(trained_on(run.data, data::find_corpus(directory_.path / "copy.txt")), "");
 
+  testing::write(eval_ / "b.txt", testing::some_text(2000, 12));
+  RunConfig twice = config(true);
+  bind_data(twice, open_data(twice, directory_.path / "run"), false, "run");
+  EXPECT_EQ(trained_on(twice.data, data::find_corpus(text_ / "b.txt")), "b.txt") << "its name is that of a held-out one";
+  EXPECT_EQ(trained_on(twice.data, data::find_corpus(eval_)), "");
+
   fs::create_directory(directory_.path / "many");
   for (int i = 0; i < 40; ++i) testing::write(directory_.path / "many" / std::to_string(i), testing::some_text(2000, 100 + i));
   RunConfig carved;
