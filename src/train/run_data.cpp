@@ -50,6 +50,7 @@ std::string first_difference(const std::string& ours, const std::string& theirs)
 // A line of data::data_identity.
 struct Listed {
   std::string size, checksums, name;
+  bool operator==(const Listed&) const = default;
 };
 
 // An identity; nothing in it when only its length and hash were kept.
@@ -76,7 +77,7 @@ Listing listing_of(const std::string& identity) {
   return out;
 }
 
-// A file in which two lists differ, and how; "" when in none.
+// A file in which two lists differ, and how.
 std::string first_difference(const std::vector<Listed>& then, const std::vector<Listed>& now) {
   const auto count = [](const std::string& digits) { return base::human_count(std::strtoull(digits.c_str(), nullptr, 10)); };
   const auto holds = [](const std::vector<Listed>& files, const std::string& name) {
@@ -91,13 +92,7 @@ std::string first_difference(const std::vector<Listed>& then, const std::vector<
     if (old.size != file.size) return fmt::format("{} has {} bytes and had {}", file.name, count(file.size), count(old.size));
     if (old.checksums != file.checksums) return file.name + " has as many bytes as then, but others";
   }
-  return "";
-}
-
-std::string first_difference(const Listing& then, const Listing& now) {
-  if (then.train.empty() || now.train.empty()) return "which of its files differ is not known, they were too many to list";
-  const std::string difference = first_difference(then.train, now.train);
-  return difference.empty() ? first_difference(then.eval, now.eval) : difference;
+  return "its list of files is another";
 }
 
 }  // namespace
@@ -164,11 +159,20 @@ void bind_data(RunConfig& config, const RunData& data, bool resume, const std::s
     return;
   }
   if (config.data.identity != data.identity) {
-    throw base::Error(
-        fmt::format("{} was trained on other data than {} holds now: {}; bring the files back, give --data with the path they "
-                    "moved to, or start another run with --run",
-                    base::escape(run_name), base::escape(config.data.path),
-                    first_difference(listing_of(config.data.identity), listing_of(data.identity))));
+    const std::string run = base::escape(run_name), path = base::escape(config.data.path), eval = base::escape(config.data.eval_path);
+    const auto refuse = [](const std::string& what, std::string_view flag) {
+      throw base::Error(
+          fmt::format("{}; bring the files back, give {} with the path they moved to, or start another run with --run", what, flag));
+    };
+    const Listing then = listing_of(config.data.identity), now = listing_of(data.identity);
+    if (then.train.empty() || now.train.empty()) {
+      refuse(fmt::format("{} began with other data than {} holds now: which of the files differ is not known, they were too many to list",
+                         run, eval.empty() ? path : path + " or " + eval),
+             eval.empty() ? "--data" : "--data or --eval");
+    }
+    if (then.train == now.train && then.eval != now.eval && !eval.empty())
+      refuse(fmt::format("the held-out text {} of {} changed: {}", eval, run, first_difference(then.eval, now.eval)), "--eval");
+    refuse(fmt::format("{} was trained on other data than {} holds now: {}", run, path, first_difference(then.train, now.train)), "--data");
   }
   if (config.data.held_out != data.held_out) {
     throw base::Error(fmt::format("{} held out other text ({}); bring the files back, or start another run with --run",

@@ -27,15 +27,24 @@ class RunDataTest : public ::testing::Test {
     RunConfig run = config(with_eval);
     bind_data(run, open_data(run, directory_.path / "run"), false, "run");
     change();
+    return answer(run, open_data(run, directory_.path / "run"));
+  }
+  static std::string answer(RunConfig& run, const RunData& data) {
     try {
-      bind_data(run, open_data(run, directory_.path / "run"), true, "run");
+      bind_data(run, data, true, "run");
     } catch (const base::Error& error) {
-      const std::string what = error.what(), head = "run was trained on other data than " + text_.string() + " holds now: ";
-      const auto tail = what.find("; bring the files back, give --data with the path they moved to, or start another run with --run");
-      if (what.starts_with(head) && tail != std::string::npos) return what.substr(head.size(), tail - head.size());
-      return what;
+      return error.what();
     }
     return "accepted";
+  }
+  static std::string ways_out(const std::string& flag) {
+    return "; bring the files back, give " + flag + " with the path they moved to, or start another run with --run";
+  }
+  std::string other_data(const std::string& what) const {
+    return "run was trained on other data than " + text_.string() + " holds now: " + what + ways_out("--data");
+  }
+  std::string other_eval(const std::string& what) const {
+    return "the held-out text " + eval_.string() + " of run changed: " + what + ways_out("--eval");
   }
 
   testing::TemporaryDirectory directory_;
@@ -50,18 +59,36 @@ class RunDataTest : public ::testing::Test {
 
 TEST_F(RunDataTest, OtherDataOnAResumeIsNamedByItsFirstFile) {
   EXPECT_EQ(refusal(false, [] {}), "accepted");
-  EXPECT_EQ(refusal(false, [&] { testing::write(text_ / "b.txt", testing::some_text(60'001)); }), "b.txt has 60,001 bytes and had 60,000");
+  EXPECT_EQ(refusal(false, [&] { testing::write(text_ / "b.txt", testing::some_text(60'001)); }),
+            other_data("b.txt has 60,001 bytes and had 60,000"));
   EXPECT_EQ(refusal(false, [&] { testing::write(text_ / "c.txt", testing::some_text(60'000, 9)); }),
-            "c.txt has as many bytes as then, but others");
-  EXPECT_EQ(refusal(false, [&] { fs::rename(text_ / "a.txt", text_ / "d.txt"); }), "a.txt is not there any more");
-  EXPECT_EQ(refusal(false, [&] { testing::write(text_ / "bb.txt", "more"); }), "bb.txt is new");
-  EXPECT_EQ(refusal(true, [&] { testing::write(eval_ / "held.txt", "less"); }), "held.txt has 4 bytes and had 2,000");
+            other_data("c.txt has as many bytes as then, but others"));
+  EXPECT_EQ(refusal(false, [&] { fs::rename(text_ / "a.txt", text_ / "d.txt"); }), other_data("a.txt is not there any more"));
+  EXPECT_EQ(refusal(false, [&] { testing::write(text_ / "bb.txt", "more"); }), other_data("bb.txt is new"));
+  EXPECT_EQ(refusal(true, [&] { testing::write(text_ / "b.txt", "less"); }), other_data("b.txt has 4 bytes and had 60,001"));
+}
+
+TEST_F(RunDataTest, AnotherHeldOutTextOnAResumeIsNotBlamedOnTheTrainingText) {
+  EXPECT_EQ(refusal(true, [] {}), "accepted");
+  EXPECT_EQ(refusal(true, [&] { testing::write(eval_ / "held.txt", "less"); }), other_eval("held.txt has 4 bytes and had 2,000"));
+  EXPECT_EQ(refusal(true, [&] { testing::write(eval_ / "more.txt", "more"); }), other_eval("more.txt is new"));
+}
+
+TEST_F(RunDataTest, AnIdentityThatDiffersInNoFileIsRefusedWithAReason) {
+  RunConfig run = config(true);
+  auto data = open_data(run, directory_.path / "run");
+  bind_data(run, data, false, "run");
+  data.identity += "no file\n";
+  EXPECT_EQ(answer(run, data), other_data("its list of files is another"));
 }
 
 TEST_F(RunDataTest, FilesTooManyToListAreRefusedWithoutTheirHash) {
   for (int i = 0; i < 1500; ++i) testing::write(text_ / (std::string(30, 'n') + std::to_string(i)), "a few bytes");
-  EXPECT_EQ(refusal(false, [&] { testing::write(text_ / "a.txt", "less text"); }),
-            "which of its files differ is not known, they were too many to list");
+  const std::string unknown = " holds now: which of the files differ is not known, they were too many to list";
+  const std::string begin = "run began with other data than " + text_.string();
+  EXPECT_EQ(refusal(false, [&] { testing::write(text_ / "a.txt", "less text"); }), begin + unknown + ways_out("--data"));
+  EXPECT_EQ(refusal(true, [&] { testing::write(eval_ / "held.txt", "less"); }),
+            begin + " or " + eval_.string() + unknown + ways_out("--data or --eval"));
 }
 
 TEST_F(RunDataTest, ATextTheRunTrainedOnIsKnownByItsBytesAndAHeldOutOneIsNot) {
