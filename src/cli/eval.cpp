@@ -37,7 +37,8 @@ Window read_window(const Flags& flags, const network::ModelConfig& model, std::i
     }
     return window;
   }
-  auto window = held_out_window(flags.model, model, flags.bytes.empty() ? 0 : limit);
+  auto window =
+      held_out_window(flags.model, model, flags.bytes.empty() ? 0 : limit, "bring the files back, or score another text with --data");
   if (!window) throw base::UsageError("what should it be scored on? give --data PATH");
   return *std::move(window);
 }

@@ -132,7 +132,7 @@ template <class Measure>
 auto on_held_out(const Plan& plan, const network::Model& model, std::int64_t limit, std::string& reason, const Measure& measure)
     -> std::optional<decltype(measure(std::span<const std::uint8_t>()))> {
   try {
-    const auto window = held_out_window(plan.run.empty() ? "." : plan.run, model.config, limit);
+    const auto window = held_out_window(plan.run.empty() ? "." : plan.run, model.config, limit, "bring the files back and export again");
     if (window) return measure(std::span<const std::uint8_t>(window->bytes));
     reason = "no run directory with its text beside it";
   } catch (const base::Error& error) {

@@ -8,7 +8,8 @@
 
 namespace dormouse::cli {
 
-std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit) {
+std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit,
+                                      std::string_view way_out) {
   const auto config_path = run / "config.toml";
   std::error_code ignored;
   if (!std::filesystem::exists(config_path, ignored)) return std::nullopt;
@@ -19,7 +20,8 @@ std::optional<Window> held_out_window(const std::filesystem::path& run, const ne
   }
   if (limit > 0) config.train.eval_bytes = limit;
   auto data = train::open_data(config, run);
-  train::bind_data(config, data, true, run.string());
+  if (const auto other = train::other_data(config, data, run.string()); !other.what.empty())
+    throw base::Error(fmt::format("{}; {}", other.what, way_out));
   return Window{std::move(data.window), "the run's held-out text"};
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/corpus.h"
@@ -18,8 +19,9 @@ struct Window {
 };
 
 // nullopt: no run directory (no config.toml). limit: at most so many bytes, 0: as the run. base::Error: another model's directory, data
-// that is gone or changed.
-std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit);
+// that is gone, or changed: then with the command's way out, "bring the files back, or ...".
+std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit,
+                                      std::string_view way_out);
 
 // The first file of `text` that the run of this model trained on, escaped; "" when there is none, or no run directory to tell.
 std::string trained_on(const std::filesystem::path& run_or_file, const data::Corpus& text);

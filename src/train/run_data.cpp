@@ -152,32 +152,35 @@ std::string trained_on(const DataConfig& data, const data::Corpus& text) {
   return "";
 }
 
+OtherData other_data(const RunConfig& config, const RunData& data, const std::string& run_name) {
+  const std::string run = base::escape(run_name), path = base::escape(config.data.path), eval = base::escape(config.data.eval_path);
+  if (config.data.identity != data.identity) {
+    const Listing then = listing_of(config.data.identity), now = listing_of(data.identity);
+    if (then.train.empty() || now.train.empty()) {
+      return {fmt::format("{} began with other data than {} holds now: which of the files differ is not known, they were too many to list",
+                          run, eval.empty() ? path : path + " or " + eval),
+              eval.empty() ? "--data" : "--data or --eval"};
+    }
+    if (then.train == now.train && then.eval != now.eval && !eval.empty())
+      return {fmt::format("the held-out text {} of {} changed: {}", eval, run, first_difference(then.eval, now.eval)), "--eval"};
+    return {fmt::format("{} was trained on other data than {} holds now: {}", run, path, first_difference(then.train, now.train)),
+            "--data"};
+  }
+  if (config.data.held_out != data.held_out)
+    return {fmt::format("{} held out other text ({})", run, first_difference(config.data.held_out, data.held_out)), ""};
+  return {};
+}
+
 void bind_data(RunConfig& config, const RunData& data, bool resume, const std::string& run_name) {
   if (!resume) {
     config.data.identity = data.identity;
     config.data.held_out = data.held_out;
     return;
   }
-  if (config.data.identity != data.identity) {
-    const std::string run = base::escape(run_name), path = base::escape(config.data.path), eval = base::escape(config.data.eval_path);
-    const auto refuse = [](const std::string& what, std::string_view flag) {
-      throw base::Error(
-          fmt::format("{}; bring the files back, give {} with the path they moved to, or start another run with --run", what, flag));
-    };
-    const Listing then = listing_of(config.data.identity), now = listing_of(data.identity);
-    if (then.train.empty() || now.train.empty()) {
-      refuse(fmt::format("{} began with other data than {} holds now: which of the files differ is not known, they were too many to list",
-                         run, eval.empty() ? path : path + " or " + eval),
-             eval.empty() ? "--data" : "--data or --eval");
-    }
-    if (then.train == now.train && then.eval != now.eval && !eval.empty())
-      refuse(fmt::format("the held-out text {} of {} changed: {}", eval, run, first_difference(then.eval, now.eval)), "--eval");
-    refuse(fmt::format("{} was trained on other data than {} holds now: {}", run, path, first_difference(then.train, now.train)), "--data");
-  }
-  if (config.data.held_out != data.held_out) {
-    throw base::Error(fmt::format("{} held out other text ({}); bring the files back, or start another run with --run",
-                                  base::escape(run_name), first_difference(config.data.held_out, data.held_out)));
-  }
+  const auto [what, flags] = other_data(config, data, run_name);
+  if (what.empty()) return;
+  const std::string moved = flags.empty() ? "" : fmt::format(", give {} with the path they moved to", flags);
+  throw base::Error(fmt::format("{}; bring the files back{}, or start another run with --run", what, moved));
 }
 
 }  // namespace dormouse::train

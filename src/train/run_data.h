@@ -40,7 +40,14 @@ auto with_path(const std::filesystem::path& path, Work&& work) {
 // run has too many files to be listed.
 std::string trained_on(const DataConfig& data, const data::Corpus& text);
 
-// Writes identity and names into a new run's config; on a resume compares them and refuses other data.
+// In what the data found now are not those of the run: a clause that names it and one file, "" when they are the same; and the flags of
+// train that say where moved files are, "" when none does.
+struct OtherData {
+  std::string what, flags;
+};
+OtherData other_data(const RunConfig& config, const RunData& data, const std::string& run_name);
+
+// Writes identity and names into a new run's config; on a resume refuses other data.
 void bind_data(RunConfig& config, const RunData& data, bool resume, const std::string& run_name);
 
 }  // namespace dormouse::train

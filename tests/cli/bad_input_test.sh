@@ -120,7 +120,14 @@ expect 0 'finished' train --config small.toml -t 1 --data text.txt --run runs/b 
 cp text.txt moved.txt
 expect 1 'error: runs/b was trained on other data than moved.txt holds now: text.txt is not there.*--data.*--run' train --run runs/b --data moved.txt
 echo more >>text.txt
-expect 1 'error: .*other data.*: text.txt has [0-9,]+ bytes and had [0-9,]+;' train --run runs/b
+expect 1 'error: .*other data.*: text.txt has [0-9,]+ bytes and had [0-9,]+; bring the files back, give --data .*--run~' train --run runs/b
+expect 1 'error: .*other data.*: text.txt has .*; bring the files back, or score another text with --data~' eval runs/b
+expect 0 'not known here \(.*other data.*: text.txt has .*; bring the files back and export again\)' export runs/b
+cp text.txt held.txt
+expect 0 'done:' train --config small.toml -t 1 --data moved.txt --eval held.txt --run runs/c --steps 2
+echo more >>held.txt
+expect 1 'error: the held-out text held.txt of runs/c changed: held.txt has .*, give --eval .*--run~' train --run runs/c
+expect 1 'error: the held-out text held.txt of runs/c changed: held.txt has .* score another text with --data~' eval runs/c
 mkdir filled && touch filled/thesis.doc
 expect 1 'error: .*thesis' train --data moved.txt --run filled
 # An empty value is no flag left out, but a prompt may be empty; errors of files say a way out.
