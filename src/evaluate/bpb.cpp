@@ -125,8 +125,11 @@ Bpb bits_per_byte(const ModelConfig& config, Parameters& parameters, std::span<c
 std::vector<DepthPoint> depth_curve(const ModelConfig& config, Parameters& parameters, std::span<const std::uint8_t> window,
                                     BpbOptions options) {
   std::vector<DepthPoint> curve;
+  const auto whole = options.progress;
   for (std::int64_t depth = 1; depth <= config.max_iter; ++depth) {
     options.depth = depth;
+    if (whole)
+      options.progress = [&](double share) { whole((static_cast<double>(depth - 1) + share) / static_cast<double>(config.max_iter)); };
     const Bpb point = bits_per_byte(config, parameters, window, options);
     if (point.stopped) return {};
     curve.push_back({depth, point.bpb});

@@ -109,6 +109,19 @@ TEST(Bpb, TheDepthCurveEndsAtTheModelsOwnDepth) {
   EXPECT_NE(curve.front().bpb, curve.back().bpb);
 }
 
+TEST(Bpb, TheProgressOfADepthCurveIsThatOfAllDepths) {
+  Fixture f;
+  BpbOptions options;
+  options.row = 20;
+  options.batch = 1;
+  std::vector<double> shares;
+  options.progress = [&](double share) { shares.push_back(share); };
+  depth_curve(f.config, f.parameters, random_bytes(41, 14), options);  // two rows
+  ASSERT_EQ(shares.size(), static_cast<std::size_t>(f.config.max_iter));
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    EXPECT_DOUBLE_EQ(shares[i], (static_cast<double>(i) + 0.5) / static_cast<double>(shares.size()));
+}
+
 // Row c of the batch is scored on byte c at every position: exp(-nats) are the 256 probabilities that BPB is made of.
 TEST(Bpb, TheScoredProbabilitiesOfThe256BytesSumToOne) {
   network::ModelConfig config = network::preset("tiny");
