@@ -1,6 +1,7 @@
 #include "config/toml.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
@@ -371,10 +372,12 @@ void lost_key(std::string_view key, std::string_view where) {
   throw base::Error(fmt::format("{} has lost its key \"{}\"; bring the run's own file back", escape(where, 1024), escape(key)));
 }
 
-void unknown_key(std::string_view key, std::string_view where, const std::vector<std::string_view>& known) {
+void unknown_key(std::string_view key, std::string_view where, const std::vector<std::string_view>& known, std::string_view hint) {
   const std::string near = base::nearest(key, known.data(), known.size());
-  throw base::Error(fmt::format("unknown key \"{}\" in {}; {}", escape(key), escape(where, 1024),
-                                near.empty() ? "dormouse train --help lists all keys" : "did you mean " + near + "?"));
+  const std::string way_out = !near.empty()  ? fmt::format("did you mean {}?", near)
+                              : hint.empty() ? fmt::format("the keys are {}", fmt::join(known, ", "))
+                                             : std::string(hint);
+  throw base::Error(fmt::format("unknown key \"{}\" in {}; {}", escape(key), escape(where, 1024), way_out));
 }
 
 }  // namespace dormouse::config

@@ -42,8 +42,9 @@ void assign_text(const Field& field, std::string_view text, double& out);
 void assign_text(const Field& field, std::string_view text, std::string& out);
 void assign_text(const Field& field, std::string_view text, std::vector<std::int64_t>& out);
 
-// Error for an unknown key, with the nearest known one suggested.
-[[noreturn]] void unknown_key(std::string_view key, std::string_view where, const std::vector<std::string_view>& known);
+// Error for an unknown key, with the nearest known one suggested; when none is near, with `hint`, or "": the known keys.
+[[noreturn]] void unknown_key(std::string_view key, std::string_view where, const std::vector<std::string_view>& known,
+                              std::string_view hint = "");
 
 // Error for a key that a saved config must have.
 [[noreturn]] void lost_key(std::string_view key, std::string_view where);

@@ -35,7 +35,7 @@ void apply(RunConfig& config, const Typed& typed) {
     throw base::UsageError(typed.spelling + ": " + error.what());
   }
   try {
-    config::unknown_key(typed.key, typed.spelling, settable_keys());
+    config::unknown_key(typed.key, typed.spelling, settable_keys(), "dormouse train --help lists all keys");
   } catch (const base::Error& error) {
     throw base::UsageError(error.what());
   }

@@ -67,6 +67,8 @@ printf '[model\n' >broken.toml
 expect 1 'error: .*broken\.toml' train --data text.txt --config broken.toml --run runs/bad
 printf '[model]\nd_modle = 3\n' >unknown.toml
 expect 1 'error: .*d_modle.*d_model' train --data text.txt --config unknown.toml --run runs/bad
+printf '[run]\ncolour = 3\n' >unknown.toml
+expect 1 'error: unknown key "colour" in unknown.toml; the keys are .*run_id' train --data text.txt --config unknown.toml --run runs/bad
 [ ! -e runs/bad ] || fail "a refused run left runs/bad behind"
 
 # Files that are no model, or no longer one.

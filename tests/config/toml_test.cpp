@@ -217,9 +217,13 @@ TEST(Fields, ValuesAndFileNamesFromOutsideAreEscapedAndCut) {
   EXPECT_NE(message.find("...\" in bad\\nname: expected"), std::string::npos) << message;
 }
 
-TEST(Fields, UnknownKeysNameTheNearestOrWhereAllStand) {
+TEST(Fields, UnknownKeysNameTheNearestOrAllOrTheHint) {
   EXPECT_EQ(refusal("d_modle = 1"), "unknown key \"d_modle\" in a.toml; did you mean d_model?");
-  EXPECT_EQ(refusal("temperature = 1"), "unknown key \"temperature\" in a.toml; dormouse train --help lists all keys");
+  EXPECT_EQ(refusal("temperature = 1"), "unknown key \"temperature\" in a.toml; the keys are gated, d_model, lr, optimizer, sizes");
+  EXPECT_EQ(message_of([] {
+              unknown_key("temperature", "--set", {"lr", "sizes"}, "see the list");
+            }),
+            "unknown key \"temperature\" in --set; see the list");
 }
 
 TEST(Fields, SetTakesTextOfEveryType) {
