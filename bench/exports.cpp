@@ -226,8 +226,8 @@ void run(const Flags& flags) {
   base::set_threads(flags.threads);
   const auto split =
       data::carve(data::find_corpus(flags.data), static_cast<std::uint64_t>(base::parse_count(flags.eval_tail, "--eval-tail")));
-  const auto prompts = static_cast<std::size_t>(base::parse_count(flags.prompts, "--prompts", 0, 1'000'000));
-  if (split.held_out.size() <= kPromptBytes || prompts == 0) throw base::UsageError("give a longer --eval-tail, and at least one prompt");
+  const auto prompts = static_cast<std::size_t>(base::parse_count(flags.prompts, "--prompts", 1, 1'000'000));
+  if (split.held_out.size() <= kPromptBytes) throw base::UsageError("give a longer --eval-tail");
   std::string text;
   for (const auto& model : flags.models) text += section_of(model, split, prompts) + "\n";
 
