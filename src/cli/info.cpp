@@ -240,8 +240,8 @@ void add_info(CLI::App& app, Context& context) {
   command->add_option("--preset", flags->preset, "tiny, nano, small, base")->type_name("NAME");
   command->add_flag("--json", flags->machine.json, "print one JSON object");
   command->footer(
-      "NaN and infinite values are counted in safetensors files. The values of exports and GGUF files are not read, only their checksums\n"
-      "verified where the file has them: dormouse export writes no NaN and no infinity, and loading an export refuses both.\n"
+      "NaN and infinite values are counted in safetensors files. In exports and GGUF files they are not looked for, only checksums\n"
+      "verified where there are some: dormouse export writes no NaN and no infinity, and loading an export refuses both.\n"
       "Examples:\n  dormouse info runs/a/model.dmexp\n  dormouse info runs/a/checkpoint.safetensors\n  dormouse info --preset small");
   command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
 }
