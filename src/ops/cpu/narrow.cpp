@@ -28,13 +28,18 @@ using Ints = hn::ScalableTag<std::int32_t>;
 constexpr std::int64_t kStrip = NarrowMatrix::kStrip;
 constexpr int kLanes = static_cast<int>(HWY_LANES(float));
 constexpr int kVectors = static_cast<int>(kStrip) / kLanes;
+
+// Of both kernels of pass_all() below: as many sums as there are registers for.
+struct Passes {
 #if HWY_TARGET <= HWY_AVX3
-constexpr int kStripsAlone = 4, kRowsTogether = 8;
+  static constexpr int kStripsAlone = 4, kRowsTogether = 8;
 #elif HWY_TARGET <= HWY_AVX2
-constexpr int kStripsAlone = 2, kRowsTogether = 2;
+  static constexpr int kStripsAlone = 2, kRowsTogether = 2;
 #else
-constexpr int kStripsAlone = 1, kRowsTogether = 1;
+  static constexpr int kStripsAlone = 1, kRowsTogether = 1;
 #endif
+  static constexpr int strips_of(int rows) { return rows == 1 ? kStripsAlone : rows < kRowsTogether ? 2 : 1; }
+};
 
 // to [32], or its first `columns`.
 HWY_INLINE void store_row(const V* sums, float* to, std::int64_t columns) {
@@ -70,8 +75,9 @@ HWY_INLINE void add_steps(std::int64_t steps, const std::byte* w, std::size_t ne
 }
 
 // f32: strips [strip, strip + kStrips) and rows [row, row + kRows).
-struct Floats {
+struct Floats : Passes {
   const float* x;
+  explicit Floats(const float* rows) : x(rows) {}
 
   template <int kRows, int kStrips>
   HWY_NOINLINE void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
@@ -109,8 +115,9 @@ HWY_INLINE hn::Vec<Ints> add_pair_products(hn::Vec<Ints> a, hn::Vec<Ints> b, hn:
 }
 
 // bf16: strips [strip, strip + kStrips) and rows [row, row + kRows).
-struct Pairs {
+struct Pairs : Passes {
   const Wholes& x;
+  explicit Pairs(const Wholes& rows) : x(rows) {}
 
   template <int kRows, int kStrips>
   HWY_NOINLINE void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
@@ -156,30 +163,8 @@ struct Pairs {
   }
 };
 
-// Rows [row, rows) in groups of kRows, then the rest in smaller ones. Fewer rows: more columns, for as many sums under way.
-template <int kRows, class Kernel>
-HWY_INLINE void rows_of(const StripRange& range, std::int64_t first, std::int64_t last, const Kernel& kernel, std::int64_t row,
-                        std::int64_t rows) {
-  constexpr int kStrips = kRows == 1 ? kStripsAlone : kRows < kRowsTogether ? 2 : 1;
-  for (; row + kRows <= rows; row += kRows) {
-    std::int64_t strip = first;
-    for (; strip + kStrips <= last; strip += kStrips) kernel.template pass<kRows, kStrips>(range, strip, row);
-    if constexpr (kStrips > 1) {
-      for (; strip < last; ++strip) kernel.template pass<kRows, 1>(range, strip, row);
-    }
-  }
-  if constexpr (kRows > 1) rows_of<kRows / 2>(range, first, last, kernel, row, rows);
-}
-
-// Few strips at a time, so that they stay in the cache while all rows pass.
-template <class Kernel>
-HWY_INLINE void all_strips(const StripRange& range, std::int64_t rows, const Kernel& kernel) {
-  for (std::int64_t strip = range.first; strip < range.last; strip += kStripsAlone)
-    rows_of<kRowsTogether>(range, strip, std::min<std::int64_t>(range.last, strip + kStripsAlone), kernel, 0, rows);
-}
-
-void FloatStrips(const StripRange& range, std::int64_t rows, const float* x) { all_strips(range, rows, Floats{x}); }
-void WholeStrips(const StripRange& range, const Wholes& x) { all_strips(range, x.rows, Pairs{x}); }
+void FloatStrips(const StripRange& range, std::int64_t rows, const float* x) { pass_all(Floats(x), range, rows); }
+void WholeStrips(const StripRange& range, const Wholes& x) { pass_all(Pairs(x), range, x.rows); }
 
 // sums += stored code times digit over the four bytes of every 32-bit lane; exact.
 HWY_INLINE hn::Vec<Ints> dot4(hn::Vec<Ints> codes, hn::Vec<Ints> digits, hn::Vec<Ints> sums) {

@@ -1,6 +1,7 @@
 // What the kernels of narrow products share (ops/narrow.h). One call: strips [first, last) of one matrix, all rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/narrow.h"
@@ -27,6 +28,35 @@ struct StripRange {
   std::int64_t first = 0, last = 0;
   float* y = nullptr;  // [rows, n]
 };
+
+// How a kernel goes through strips and rows. It has
+//   pass<kRows, kStrips>(range, strip, row)  strips [strip, strip + kStrips) of rows [row, row + kRows)
+//   kRowsTogether                            the most rows of a pass
+//   strips_of(rows)                          strips of a pass of so many: fewer rows, more columns, for as many sums under way
+// Rows [row, rows) in groups of kRows, then the rest in smaller ones.
+template <int kRows, class Kernel>
+void pass_rows(const Kernel& kernel, const StripRange& range, std::int64_t row, std::int64_t rows) {
+  constexpr int kStrips = Kernel::strips_of(kRows);
+  for (; row + kRows <= rows; row += kRows) {
+    std::int64_t strip = range.first;
+    for (; strip + kStrips <= range.last; strip += kStrips) kernel.template pass<kRows, kStrips>(range, strip, row);
+    if constexpr (kStrips > 1) {
+      for (; strip < range.last; ++strip) kernel.template pass<kRows, 1>(range, strip, row);
+    }
+  }
+  if constexpr (kRows > 1) pass_rows<kRows == 6 ? 4 : kRows / 2>(kernel, range, row, rows);
+}
+
+// All of range, few strips at a time, so that they stay in the cache while all rows pass.
+template <class Kernel>
+void pass_all(const Kernel& kernel, StripRange range, std::int64_t rows) {
+  constexpr int kStrips = Kernel::strips_of(1);
+  const std::int64_t last = range.last;
+  for (; range.first < last; range.first += kStrips) {
+    range.last = std::min<std::int64_t>(last, range.first + kStrips);
+    pass_rows<Kernel::kRowsTogether>(kernel, range, 0, rows);
+  }
+}
 
 // int8, ternary. y = (256 (h - o sum_high) + l - o sum_low) * (scale * scales[j]) with h, l the sums of stored codes, o what was added to
 // them. x86_dot.cpp: for native_vnni(); narrow.cpp has the other CPUs'. All give the same bits.
