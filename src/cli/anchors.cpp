@@ -2,7 +2,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -62,16 +61,14 @@ int run(const Flags& flags) {
 
 void add_anchors(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("anchors", "what n-gram models and compressors reach on a text, in bits per byte");
-  command->add_option("path", flags->path, "text to score; without --fit its held-out share is scored and the rest fitted")
-      ->type_name("PATH")
-      ->required();
-  command->add_option("--fit", flags->fit, "text to fit on")->type_name("PATH");
-  command->add_option("--bytes", flags->bytes, "score at most N bytes (default 256Ki)")->type_name("N");
-  command->add_option("--order", flags->order, "highest n-gram order (default 8)")->type_name("K");
-  flags->machine.add(*command, false);
-  command->footer("Examples:\n  dormouse anchors book.txt\n  dormouse anchors held-out.txt --fit train.txt --order 6");
-  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+  Command command(app, "anchors", "what n-gram models and compressors reach on a text, in bits per byte");
+  command.argument("path", flags->path, "text to score; without --fit its held-out share is scored and the rest fitted", "PATH");
+  command.option("--fit", flags->fit, "text to fit on", "PATH");
+  command.option("--bytes", flags->bytes, "score at most N bytes (default 256Ki)", "N");
+  command.option("--order", flags->order, "highest n-gram order (default 8)", "K");
+  flags->machine.add(command, false);
+  command.footer("Examples:\n  dormouse anchors book.txt\n  dormouse anchors held-out.txt --fit train.txt --order 6");
+  command.action(context, [flags] { return run(*flags); });
 }
 
 }  // namespace dormouse::cli

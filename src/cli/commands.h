@@ -2,23 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
+#include "cli/command.h"
 #include "ops/ops.h"
 #include "train/config.h"
 
-namespace CLI {
-class App;
-}
-
 namespace dormouse::cli {
-
-// What main runs after parsing: the chosen subcommand's work, returning the exit code.
-struct Context {
-  std::string program, command_line;  // argv[0] and all of it, as typed
-  std::function<int()> action;
-};
 
 // Flags every command that computes understands.
 struct Machine {
@@ -26,7 +16,7 @@ struct Machine {
   bool json = false;
 
   std::int64_t thread_count() const;  // --threads, 0: not given
-  void add(CLI::App& command, bool with_compute = true);
+  void add(Command& command, bool with_compute = true);
   void apply() const;  // CPU level, then threads
   void apply_cpu_level() const;
   ops::Compute compute_type() const;  // train::compute_of --compute

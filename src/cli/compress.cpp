@@ -8,7 +8,6 @@
 #include <span>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -176,15 +175,13 @@ int decompress(const Flags& flags) {
   return 0;
 }
 
-CLI::App* add(CLI::App& app, const char* name, const char* doc, Flags& flags) {
-  auto* command = app.add_subcommand(name, doc);
-  command->add_option("model,-m,--model", flags.model, "export (.dmexp), or a run directory: its model.dmexp")
-      ->type_name("MODEL")
-      ->required();
-  command->add_option("in", flags.in, "file to read, - for stdin")->type_name("IN")->required();
-  command->add_option("out", flags.out, "file to write, - for stdout")->type_name("OUT")->required();
-  command->add_flag("--stats", flags.stats, "print blocks, sizes and speed at the end");
-  flags.machine.add(*command, false);
+Command add(CLI::App& app, const char* name, const char* doc, Flags& flags) {
+  Command command(app, name, doc);
+  command.argument("model,-m,--model", flags.model, "export (.dmexp), or a run directory: its model.dmexp", "MODEL");
+  command.argument("in", flags.in, "file to read, - for stdin", "IN");
+  command.argument("out", flags.out, "file to write, - for stdout", "OUT");
+  command.flag("--stats", flags.stats, "print blocks, sizes and speed at the end");
+  flags.machine.add(command, false);
   return command;
 }
 
@@ -192,23 +189,23 @@ CLI::App* add(CLI::App& app, const char* name, const char* doc, Flags& flags) {
 
 void add_compress(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = add(app, "compress", "any file, in the bits a model needs to predict it", *flags);
-  command->add_option("--block", flags->block, "bytes coded from one state, at most 1Mi (default 16Ki)")->type_name("BYTES");
-  command->footer(
+  Command command = add(app, "compress", "any file, in the bits a model needs to predict it", *flags);
+  command.option("--block", flags->block, "bytes coded from one state, at most 1Mi (default 16Ki)", "BYTES");
+  command.footer(
       "OUT appears when it is complete. Only the same export, CPU level and arithmetic read it again.\n"
       "Examples:\n"
       "  dormouse compress runs/a book.txt book.dmz --stats\n"
       "  tar c notes | dormouse compress a.dmexp - notes.tar.dmz");
-  command->callback([&context, flags] { context.action = [flags] { return compress(*flags); }; });
+  command.action(context, [flags] { return compress(*flags); });
 
   auto other = std::make_shared<Flags>();
-  auto* back = add(app, "decompress", "what compress wrote, byte for byte", *other);
-  back->footer(
+  Command back = add(app, "decompress", "what compress wrote, byte for byte", *other);
+  back.footer(
       "OUT appears when it is complete and its checksum holds. On stdout every block has been checked before it is written; the whole is\n"
       "complete only when the exit code is 0.\n"
       "Example:\n"
       "  dormouse decompress runs/a book.dmz book.txt");
-  back->callback([&context, other] { context.action = [other] { return decompress(*other); }; });
+  back.action(context, [other] { return decompress(*other); });
 }
 
 }  // namespace dormouse::cli

@@ -1,7 +1,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -89,16 +88,16 @@ int run(const Flags& flags) {
 
 void add_eval(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("eval", "bits per byte of a model on a text");
-  command->add_option("model,-m,--model", flags->model, "run directory, checkpoint or export")->type_name("MODEL")->required();
-  command->add_option("--data", flags->data, "text to score (default for a run: its held-out text)")->type_name("PATH");
-  command->add_option("--bytes", flags->bytes, "score at most N bytes (default 1Mi)")->type_name("N");
-  command->add_option("--seq-len", flags->seq_len, "bytes per row (default: the model's longest)")->type_name("T");
-  command->add_flag("--depths", flags->depths, "also at every depth");
-  flags->machine.add(*command);
-  command->footer(
+  Command command(app, "eval", "bits per byte of a model on a text");
+  command.argument("model,-m,--model", flags->model, "run directory, checkpoint or export", "MODEL");
+  command.option("--data", flags->data, "text to score (default for a run: its held-out text)", "PATH");
+  command.option("--bytes", flags->bytes, "score at most N bytes (default 1Mi)", "N");
+  command.option("--seq-len", flags->seq_len, "bytes per row (default: the model's longest)", "T");
+  command.flag("--depths", flags->depths, "also at every depth");
+  flags->machine.add(command);
+  command.footer(
       "Examples:\n  dormouse eval runs/a --data other.txt\n  dormouse eval runs/a/best.safetensors --data other.txt --depths --json");
-  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+  command.action(context, [flags] { return run(*flags); });
 }
 
 }  // namespace dormouse::cli

@@ -4,7 +4,6 @@
 #include <span>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -237,22 +236,20 @@ int run(const Flags& flags, const std::string& program) {
 
 void add_export(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("export", "make the one file that generate reads, or one for other programs");
-  command->add_option("source", flags->source, "run directory (its newest checkpoint), checkpoint, or a safetensors model")
-      ->type_name("RUN|CHECKPOINT")
-      ->required();
-  command->add_option("-o,--out", flags->out, "where to write (default: RUN/model.dmexp, or beside the checkpoint)")->type_name("FILE");
-  command->add_option("--dtype", flags->dtype, "bf16 (default), f16, f32, int8, ternary")->type_name("TYPE");
-  command->add_option("--format", flags->format, "dmexp (default), safetensors, gguf")->type_name("FORMAT");
-  command->add_flag("--best", flags->best, "the weights with the lowest held-out BPB, best.safetensors of the run");
-  command->add_flag("--force", flags->force, "ternary: round factors that are not ternary; prints what it costs");
-  flags->machine.add(*command, false);
-  command->footer(
+  Command command(app, "export", "make the one file that generate reads, or one for other programs");
+  command.argument("source", flags->source, "run directory (its newest checkpoint), checkpoint, or a safetensors model", "RUN|CHECKPOINT");
+  command.option("-o,--out", flags->out, "where to write (default: RUN/model.dmexp, or beside the checkpoint)", "FILE");
+  command.option("--dtype", flags->dtype, "bf16 (default), f16, f32, int8, ternary", "TYPE");
+  command.option("--format", flags->format, "dmexp (default), safetensors, gguf", "FORMAT");
+  command.flag("--best", flags->best, "the weights with the lowest held-out BPB, best.safetensors of the run");
+  command.flag("--force", flags->force, "ternary: round factors that are not ternary; prints what it costs");
+  flags->machine.add(command, false);
+  command.footer(
       "Examples:\n"
       "  dormouse export runs/a                                 runs/a/model.dmexp in bf16, which `generate runs/a` reads\n"
       "  dormouse export runs/a --best --dtype int8 -o a.dmexp\n"
       "  dormouse export runs/a --format safetensors            for transformers, PyTorch, ...");
-  command->callback([&context, flags] { context.action = [&context, flags] { return run(*flags, context.program); }; });
+  command.action(context, [&context, flags] { return run(*flags, context.program); });
 }
 
 }  // namespace dormouse::cli

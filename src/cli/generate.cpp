@@ -6,7 +6,6 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -62,8 +61,8 @@ std::string unescape(const std::string& text) {
   return out;
 }
 
-std::string read_prompt(const CLI::App& command, const Flags& flags) {
-  if (command.count("-f") > 0) {
+std::string read_prompt(const Command& command, const Flags& flags) {
+  if (command.given("-f")) {
     if (flags.file == "-") {
       std::string text;
       char buffer[4096];
@@ -97,7 +96,7 @@ decode::SamplerConfig sampler_config(const Flags& flags) {
   return config;
 }
 
-int run(const CLI::App& command, const Flags& flags) {
+int run(const Command& command, const Flags& flags) {
   const std::int64_t bytes = flags.bytes == "-1" ? -1 : base::parse_count(flags.bytes, "-n", 0);
   const auto sampling = sampler_config(flags);
   const std::uint64_t seed = read_seed(flags);
@@ -164,31 +163,30 @@ int run(const CLI::App& command, const Flags& flags) {
 
 void add_generate(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("generate", "let a model write");
-  command->add_option("model,-m,--model", flags->model, "export (.dmexp), or a run directory: its model.dmexp")
-      ->type_name("MODEL")
-      ->required();
-  auto* prompt = command->add_option("-p,--prompt", flags->prompt, "text to continue")->type_name("TEXT");
-  command->add_flag("-e,--escapes", flags->escapes, "the prompt holds \\n, \\t, \\xHH");
-  command->add_option("-f,--file", flags->file, "file to continue, - for stdin")->type_name("FILE")->excludes(prompt);
-  command->add_option("-n,--bytes", flags->bytes, "bytes to write, -1: until stopped (default 256)")->type_name("BYTES");
-  command->add_option("--temp", flags->temperature, "temperature, 0 = always the likeliest byte (default 0.8)")->type_name("X");
-  command->add_option("--top-k", flags->top_k, "only the K likeliest bytes, 0 = off")->type_name("K");
-  command->add_option("--top-p", flags->top_p, "only the likeliest bytes that reach this probability, 1 = off")->type_name("P");
-  command->add_option("--min-p", flags->min_p, "only bytes above this share of the likeliest, 0 = off")->type_name("P");
-  command->add_option("--repeat-penalty", flags->penalty, "against bytes among the last 64, 1 = off")->type_name("X");
-  command->add_option("--stop", flags->stops, "end before this text (repeatable)")->type_name("TEXT")->allow_extra_args(false);
-  command->add_option("--depth", flags->depth, "loop iterations (default: all)")->type_name("N");
-  command->add_option("-s,--seed", flags->seed, "of the sampling (default: random, printed)")->type_name("N");
-  command->add_flag("--raw", flags->raw, "bytes exactly as the model wrote them");
-  command->add_flag("--stats", flags->stats, "print speed at the end, beside the limit of this machine");
-  flags->machine.add(*command, false);
-  command->footer(
+  Command command(app, "generate", "let a model write");
+  command.argument("model,-m,--model", flags->model, "export (.dmexp), or a run directory: its model.dmexp", "MODEL");
+  command.option("-p,--prompt", flags->prompt, "text to continue", "TEXT");
+  command.flag("-e,--escapes", flags->escapes, "the prompt holds \\n, \\t, \\xHH");
+  command.option("-f,--file", flags->file, "file to continue, - for stdin", "FILE");
+  command.exclude("--file", "--prompt");
+  command.option("-n,--bytes", flags->bytes, "bytes to write, -1: until stopped (default 256)", "BYTES");
+  command.option("--temp", flags->temperature, "temperature, 0 = always the likeliest byte (default 0.8)", "X");
+  command.option("--top-k", flags->top_k, "only the K likeliest bytes, 0 = off", "K");
+  command.option("--top-p", flags->top_p, "only the likeliest bytes that reach this probability, 1 = off", "P");
+  command.option("--min-p", flags->min_p, "only bytes above this share of the likeliest, 0 = off", "P");
+  command.option("--repeat-penalty", flags->penalty, "against bytes among the last 64, 1 = off", "X");
+  command.option("--stop", flags->stops, "end before this text (repeatable)", "TEXT");
+  command.option("--depth", flags->depth, "loop iterations (default: all)", "N");
+  command.option("-s,--seed", flags->seed, "of the sampling (default: random, printed)", "N");
+  command.flag("--raw", flags->raw, "bytes exactly as the model wrote them");
+  command.flag("--stats", flags->stats, "print speed at the end, beside the limit of this machine");
+  flags->machine.add(command, false);
+  command.footer(
       "Examples:\n"
       "  dormouse generate runs/a -p \"Once upon a time\" -n 500\n"
       "  dormouse generate runs/a -f letter.txt --temp 0 --stop \"\\n\"\n"
       "  echo -n \"Dear \" | dormouse generate runs/a -f - -s 7 --raw > out.bin");
-  command->callback([&context, command, flags] { context.action = [command, flags] { return run(*command, *flags); }; });
+  command.action(context, [command, flags] { return run(command, *flags); });
 }
 
 }  // namespace dormouse::cli

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -234,16 +233,15 @@ int run(const Flags& flags) {
 
 void add_info(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("info", "what a file holds, checksums verified; or a preset's parameter table");
-  command->add_option("file", flags->file, "export, checkpoint, any safetensors or GGUF file, a .dmz, or a run directory")
-      ->type_name("FILE");
-  command->add_option("--preset", flags->preset, "tiny, nano, small, base")->type_name("NAME");
-  command->add_flag("--json", flags->machine.json, "print one JSON object");
-  command->footer(
+  Command command(app, "info", "what a file holds, checksums verified; or a preset's parameter table");
+  command.option("file", flags->file, "export, checkpoint, any safetensors or GGUF file, a .dmz, or a run directory", "FILE");
+  command.option("--preset", flags->preset, "tiny, nano, small, base", "NAME");
+  command.flag("--json", flags->machine.json, "print one JSON object");
+  command.footer(
       "NaN and infinite values are counted in safetensors files. In exports and GGUF files they are not looked for, only checksums\n"
       "verified where there are some: dormouse export writes no NaN and no infinity, and loading an export refuses both.\n"
       "Examples:\n  dormouse info runs/a/model.dmexp\n  dormouse info runs/a/checkpoint.safetensors\n  dormouse info --preset small");
-  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+  command.action(context, [flags] { return run(*flags); });
 }
 
 }  // namespace dormouse::cli

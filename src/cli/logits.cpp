@@ -2,7 +2,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -62,15 +61,15 @@ int run(const Flags& flags) {
 
 void add_logits(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("logits", "write the logits of a text as a NumPy array");
-  command->add_option("model,-m,--model", flags->model, "run directory, checkpoint or export")->type_name("MODEL")->required();
-  command->add_option("file", flags->file, "text to read, as one row")->type_name("FILE")->required();
-  command->add_option("-o,--out", flags->out, "where to write")->type_name("X.npy")->required();
-  command->add_option("--bytes", flags->bytes, "read at most N bytes (default: the model's longest row)")->type_name("N");
-  command->add_option("--depth", flags->depth, "loop iterations (default: all)")->type_name("N");
-  flags->machine.add(*command);
-  command->footer("Example:\n  dormouse logits runs/a text.txt --out logits.npy     # numpy.load(...): float32 [bytes, 256]");
-  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+  Command command(app, "logits", "write the logits of a text as a NumPy array");
+  command.argument("model,-m,--model", flags->model, "run directory, checkpoint or export", "MODEL");
+  command.argument("file", flags->file, "text to read, as one row", "FILE");
+  command.argument("-o,--out", flags->out, "where to write", "X.npy");
+  command.option("--bytes", flags->bytes, "read at most N bytes (default: the model's longest row)", "N");
+  command.option("--depth", flags->depth, "loop iterations (default: all)", "N");
+  flags->machine.add(command);
+  command.footer("Example:\n  dormouse logits runs/a text.txt --out logits.npy     # numpy.load(...): float32 [bytes, 256]");
+  command.action(context, [flags] { return run(*flags); });
 }
 
 }  // namespace dormouse::cli

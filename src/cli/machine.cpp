@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -16,16 +15,14 @@
 
 namespace dormouse::cli {
 
-void Machine::add(CLI::App& command, bool with_compute) {
-  command.add_option("-t,--threads", threads, "threads; default: what affinity and quota give")->type_name("N");
+void Machine::add(Command& command, bool with_compute) {
+  command.option("-t,--threads", threads, "threads; default: what affinity and quota give", "N");
   if (with_compute) {
-    command
-        .add_option("--compute", compute,
-                    "input type of matrix products: f32 (default), bf16, or i16, which is faster from nano on where AVX512_VNNI is")
-        ->type_name("TYPE");
+    command.option("--compute", compute,
+                   "input type of matrix products: f32 (default), bf16, or i16, which is faster from nano on where AVX512_VNNI is", "TYPE");
   }
-  command.add_option("--cpu", cpu, "highest instruction set to use: scalar, ssse3, sse4, avx2, avx512")->type_name("LEVEL");
-  command.add_flag("--json", json, "print results as JSON objects on stdout");
+  command.option("--cpu", cpu, "highest instruction set to use: scalar, ssse3, sse4, avx2, avx512", "LEVEL");
+  command.flag("--json", json, "print results as JSON objects on stdout");
 }
 
 void Machine::apply_cpu_level() const { ops::set_cpu_level(cpu); }

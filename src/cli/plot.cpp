@@ -3,7 +3,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -89,14 +88,13 @@ int run(const Flags& flags) {
 
 void add_plot(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("plot", "draw runs over each other: BPB with the anchors, loss, learning rate, gradient norm, speed");
-  command->add_option("runs", flags->runs, "run directories, finished or in progress")->type_name("RUN")->required();
-  command
-      ->add_option("-o,--out", flags->out, "the file to write (default plot.html): a page, an SVG when the name ends in .svg, - is stdout")
-      ->type_name("FILE");
-  command->add_flag("--json", flags->json, "print one JSON object");
-  command->footer("Examples:\n  dormouse plot runs/a\n  dormouse plot runs/a runs/b -o compared.svg");
-  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+  Command command(app, "plot", "draw runs over each other: BPB with the anchors, loss, learning rate, gradient norm, speed");
+  command.argument("runs", flags->runs, "run directories, finished or in progress", "RUN");
+  command.option("-o,--out", flags->out, "the file to write (default plot.html): a page, an SVG when the name ends in .svg, - is stdout",
+                 "FILE");
+  command.flag("--json", flags->json, "print one JSON object");
+  command.footer("Examples:\n  dormouse plot runs/a\n  dormouse plot runs/a runs/b -o compared.svg");
+  command.action(context, [flags] { return run(*flags); });
 }
 
 }  // namespace dormouse::cli

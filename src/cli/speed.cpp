@@ -2,7 +2,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -209,19 +208,17 @@ int run(const Flags& flags) {
 
 void add_speed(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("speed", "measure how fast a model decodes or trains here, beside the limit of this machine");
-  command->add_option("model,-m,--model", flags->model, "export (.dmexp), or a run directory: its model.dmexp")->type_name("MODEL");
-  command->add_option("--preset", flags->preset, "an untrained model of this preset instead")->type_name("NAME");
-  command->add_flag("--train", flags->train, "the training step: where its time goes, by parts of the network");
-  command->add_option("--batch", flags->batch, "texts decoded together, or rows of a training step (default 8)")->type_name("B");
-  command->add_option("--seq-len", flags->seq_len, "bytes per row of a training step; default: the model's max_seq_len")->type_name("T");
-  command->add_option("--set", flags->set, "with --train: change one key of the config, e.g. --set n_experts=2")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  command->add_option("--repeats", flags->repeats, "repeats of each measurement (default 7)")->type_name("N");
-  command->add_flag("--fingerprint", flags->fingerprint, "what this program computes in f32, as numbers: equal numbers, equal bits");
-  flags->machine.add(*command);
-  command->footer(
+  Command command(app, "speed", "measure how fast a model decodes or trains here, beside the limit of this machine");
+  command.option("model,-m,--model", flags->model, "export (.dmexp), or a run directory: its model.dmexp", "MODEL");
+  command.option("--preset", flags->preset, "an untrained model of this preset instead", "NAME");
+  command.flag("--train", flags->train, "the training step: where its time goes, by parts of the network");
+  command.option("--batch", flags->batch, "texts decoded together, or rows of a training step (default 8)", "B");
+  command.option("--seq-len", flags->seq_len, "bytes per row of a training step; default: the model's max_seq_len", "T");
+  command.option("--set", flags->set, "with --train: change one key of the config, e.g. --set n_experts=2", "KEY=VALUE");
+  command.option("--repeats", flags->repeats, "repeats of each measurement (default 7)", "N");
+  command.flag("--fingerprint", flags->fingerprint, "what this program computes in f32, as numbers: equal numbers, equal bits");
+  flags->machine.add(command);
+  command.footer(
       "The limit of decoding is the time to read every weight a byte is multiplied with, measured in the same run: no single text can be\n"
       "decoded faster unless the caches keep weights from one iteration to the next. That of training is one large matrix product.\n"
       "Stages of a training step: data (bytes made and hashed), attention (its projections) and its recurrence, memory (the n-gram rows),\n"
@@ -231,7 +228,7 @@ void add_speed(CLI::App& app, Context& context) {
       "  dormouse speed runs/a\n"
       "  dormouse speed model.dmexp --batch 16 --json\n"
       "  dormouse speed --preset small --train --batch 4");
-  command->callback([&context, flags] { context.action = [flags] { return run(*flags); }; });
+  command.action(context, [flags] { return run(*flags); });
 }
 
 }  // namespace dormouse::cli

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -84,11 +83,11 @@ std::string key_list() {
   return text + line + "\n";
 }
 
-train::Request request_of(const CLI::App& command, const Flags& flags, const Context& context) {
+train::Request request_of(const Command& command, const Flags& flags, const Context& context) {
   train::Request request;
   request.command = context.command_line;
   request.program = context.program;
-  const auto given = [&](const std::string& name) { return command.count(name) > 0; };
+  const auto given = [&](const std::string& name) { return command.given(name); };
   const auto path = [&](const std::string& name, const std::string& text, auto& target) {
     if (given(name)) target = text;
   };
@@ -123,36 +122,32 @@ train::Request request_of(const CLI::App& command, const Flags& flags, const Con
 
 void add_train(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("train", "train a model on your bytes, or resume a run");
-  command->add_option("--data", flags->data, "file or folder to learn from: any bytes")->type_name("PATH");
-  command->add_option("--eval", flags->eval, "held-out file or folder (default: a share of --data, never trained on)")->type_name("PATH");
-  command->add_option("--preset", flags->preset, "tiny (default), nano, small, base")->type_name("NAME");
-  command->add_option("--config", flags->config, "a TOML file with [model] and [train] instead of a preset")->type_name("FILE");
-  command->add_option("--set", flags->set, "change one key of the config, e.g. --set d_model=256")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  command->add_option("--run", flags->run, "run directory (default runs/<data>-<preset>)")->type_name("DIR");
+  Command command(app, "train", "train a model on your bytes, or resume a run");
+  command.option("--data", flags->data, "file or folder to learn from: any bytes", "PATH");
+  command.option("--eval", flags->eval, "held-out file or folder (default: a share of --data, never trained on)", "PATH");
+  command.option("--preset", flags->preset, "tiny (default), nano, small, base", "NAME");
+  command.option("--config", flags->config, "a TOML file with [model] and [train] instead of a preset", "FILE");
+  command.option("--set", flags->set, "change one key of the config, e.g. --set d_model=256", "KEY=VALUE");
+  command.option("--run", flags->run, "run directory (default runs/<data>-<preset>)", "DIR");
   for (const auto& flag : kKeyFlags) {
-    command->add_option(flag.names, flags->keys[flag.names], flag.help)->type_name(flag.type);
+    command.option(flag.names, flags->keys[flag.names], flag.help, flag.type);
   }
-  command->add_option("--extend", flags->extend, "train a finished run N steps longer")->type_name("N");
-  command->add_flag("--eval-depths", flags->eval_depths, "evaluate at every depth too");
-  command->add_flag("--tensorboard", flags->tensorboard, "write event files for TensorBoard into the run");
-  command->add_flag("--new", flags->must_be_new, "refuse to resume an existing run");
-  command->add_option("--include", flags->include, "only files matching this glob")->type_name("GLOB")->allow_extra_args(false);
-  command->add_option("--exclude", flags->exclude, "no files matching this glob")->type_name("GLOB")->allow_extra_args(false);
-  flags->machine.add(*command);
-  command->footer(key_list() +
-                  "Examples:\n"
-                  "  dormouse train --data book.txt                      ten minutes, preset tiny, in runs/book-tiny\n"
-                  "  dormouse train --data notes/ --time-limit 1h --preset nano\n"
-                  "  dormouse train --data book.txt --steps 2000 --run runs/a --set engram_rows=65536\n"
-                  "  dormouse train --run runs/a                         resume (the same command does too)");
-  command->callback([&context, command, flags] {
-    context.action = [&context, command, flags] {
-      flags->machine.apply_cpu_level();
-      return train::run(request_of(*command, *flags, context), flags->machine.json);
-    };
+  command.option("--extend", flags->extend, "train a finished run N steps longer", "N");
+  command.flag("--eval-depths", flags->eval_depths, "evaluate at every depth too");
+  command.flag("--tensorboard", flags->tensorboard, "write event files for TensorBoard into the run");
+  command.flag("--new", flags->must_be_new, "refuse to resume an existing run");
+  command.option("--include", flags->include, "only files matching this glob", "GLOB");
+  command.option("--exclude", flags->exclude, "no files matching this glob", "GLOB");
+  flags->machine.add(command);
+  command.footer(key_list() +
+                 "Examples:\n"
+                 "  dormouse train --data book.txt                      ten minutes, preset tiny, in runs/book-tiny\n"
+                 "  dormouse train --data notes/ --time-limit 1h --preset nano\n"
+                 "  dormouse train --data book.txt --steps 2000 --run runs/a --set engram_rows=65536\n"
+                 "  dormouse train --run runs/a                         resume (the same command does too)");
+  command.action(context, [&context, command, flags] {
+    flags->machine.apply_cpu_level();
+    return train::run(request_of(command, *flags, context), flags->machine.json);
   });
 }
 

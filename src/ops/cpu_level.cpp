@@ -29,9 +29,9 @@ constexpr std::array<Level, 5> kLevels{
 constexpr std::array<Level, 2> kLevels{{{"scalar", 0}, {"native", ~(HWY_SCALAR | HWY_EMU128)}}};
 #endif
 
-// What the machine can run, asked before the first DisableTargets.
+// What the machine can run and this build has kernels for, asked before the first DisableTargets.
 std::int64_t detected_targets() {
-  static const std::int64_t targets = hwy::SupportedTargets();
+  static const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return targets;
 }
 

@@ -14,6 +14,7 @@
 #include "format/dmexp.h"
 #include "network/dormouse/export.h"
 #include "network/dormouse/weights.h"
+#include "sanitizer.h"
 
 namespace dormouse::decode {
 namespace {
@@ -229,9 +230,7 @@ TEST_F(LanesTest, TheStepFormIsTheLoopOver2000Bytes) {
 }
 
 TEST_F(LanesTest, AHundredThousandBytesTakeNoMoreMemoryAndStayFinite) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "AddressSanitizer keeps freed memory";
-#endif
+  if (tests::kAddressSanitizer) GTEST_SKIP() << "AddressSanitizer keeps freed memory";
   config_ = network::preset("tiny");
   parameters_ = network::make_parameters(config_, 2);
   network::testing::perturb(parameters_, config_, 3, 0.02);

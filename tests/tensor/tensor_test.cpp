@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "sanitizer.h"
 #include "tensor/parameter.h"
 #include "tensor/pool.h"
 
@@ -144,13 +145,7 @@ TEST(Pool, ThreadsTakingAndGivingAtOnceNeverShareABlock) {
 }
 
 TEST(Pool, AnImpossibleAllocationIsAOneLineError) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "AddressSanitizer aborts on such a request before it can fail";
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "AddressSanitizer aborts on such a request before it can fail";
-#endif
-#endif
+  if (tests::kAddressSanitizer) GTEST_SKIP() << "AddressSanitizer aborts on such a request before it can fail";
   try {
     Tensor::empty({1LL << 50}, Dtype::f64);
     FAIL() << "8 PiB were allocated";
