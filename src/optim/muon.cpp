@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 namespace dormouse::optim {
 
@@ -38,8 +39,8 @@ void add_to_diagonal(double alpha, const Tensor& x) {
 
 // y = alpha x
 void scaled(const OpTable<float>& table, double alpha, const Tensor& x, const Tensor& y) {
-  y.fill_zero();
-  table.axpy(x.size(), static_cast<float>(alpha), x.data<float>(), y.data<float>());
+  const std::vector<float> factors(static_cast<std::size_t>(x.dim(1)), static_cast<float>(alpha));
+  table.scale_columns({.rows = x.dim(0), .k = x.dim(1)}, x.data<float>(), factors.data(), nullptr, y.data<float>());
 }
 
 constexpr std::int64_t kSymmetricBlock = 128;  // rows of one product below; a matrix no larger is one product
@@ -56,9 +57,16 @@ void mirror(std::int64_t k, std::int64_t ld, float* c) {
   }
 }
 
-// The product of `shape` where it is known to be symmetric, [k,k]: row blocks from the diagonal on, and their mirror image below it.
+// The product of `shape` where it is known to be symmetric, [k,k]: row blocks from the diagonal on, and their mirror image below it. A
+// product of whole numbers does so itself.
 void symmetric_product(const OpTable<float>& table, const Gemm& shape, const float* a, const float* b, float* c) {
   const std::int64_t k = shape.m;
+  if (shape.whole()) {
+    Gemm all = shape;
+    all.symmetric = true;
+    table.gemm(all, a, b, c);
+    return;
+  }
   for (std::int64_t first = 0; first < k; first += kSymmetricBlock) {
     Gemm rows = shape;
     rows.m = std::min(kSymmetricBlock, k - first);

@@ -371,6 +371,38 @@ TEST_F(WholeNumbers, TheHiddenLayerMatchesTheReferenceOnTwoThreads) {
   }
 }
 
+TEST_F(WholeNumbers, ASymmetricProductIsTheWholeOneAboveItsDiagonalAndItsMirrorImageBelow) {
+  const OpTable<float>& table = cpu_table();
+  for (const std::int64_t m : {100, 192, 193, 300, 500}) {
+    for (const int transposes : {1, 2}) {
+      for (const bool accumulate : {false, true}) {
+        Problem p = make_problem(m, m, 600, transposes, accumulate, 5);
+        p.b = p.a;
+        p.g.compute = Compute::i16;
+        const auto at = [&](std::int64_t i, std::int64_t j) { return static_cast<std::size_t>(i * p.g.ldc + j); };
+        for (std::int64_t i = 0; i < m; ++i) {
+          for (std::int64_t j = 0; j < i; ++j) p.c[at(i, j)] = p.c[at(j, i)];
+        }
+        const std::vector<float> whole = run(table, p);
+        p.g.symmetric = true;
+        for (const int threads : {1, 2, 3, 7}) {
+          base::set_threads(threads);
+          const std::vector<float> half = run(table, p);
+          for (std::int64_t i = 0; i < m; ++i) {
+            for (std::int64_t j = 0; j < p.g.ldc; ++j) {
+              const float there = half[at(i, j)];
+              // Blocks on the diagonal are computed, so there an element may differ from its image in the last bit.
+              ASSERT_TRUE(there == whole[at(i, j)] || (j < i && there == whole[at(j, i)]))
+                  << describe(p, table) << " at " << i << " " << j << ", " << threads << " threads";
+            }
+          }
+        }
+        base::set_threads(0);
+      }
+    }
+  }
+}
+
 TEST_F(WholeNumbers, ZerosStayZeroAndWhatIsNotFiniteShows) {
   for (int transposes = 0; transposes < 4; ++transposes) {
     Problem p = make_problem(30, 70, 600, transposes, false, 0);

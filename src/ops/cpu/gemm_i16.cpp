@@ -272,6 +272,18 @@ void multiply(const Gemm& g, const I16Blocks& blocks, const Operand& a, const Pa
   }
 }
 
+// c[j,i] = c[i,j] for i in [first, last), j in [last, m), in tiles that a cache holds both ways.
+void mirror_rows(std::int64_t first, std::int64_t last, std::int64_t m, std::int64_t ldc, float* c) {
+  constexpr std::int64_t kTile = 16;
+  for (std::int64_t columns = last; columns < m; columns += kTile) {
+    for (std::int64_t rows = first; rows < last; rows += kTile) {
+      for (std::int64_t j = columns; j < std::min(columns + kTile, m); ++j) {
+        for (std::int64_t i = rows; i < std::min(rows + kTile, last); ++i) c[j * ldc + i] = c[i * ldc + j];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void gemm_i16(const Gemm& g, const float* a_data, const float* b_data, float* c) {
@@ -282,6 +294,19 @@ void gemm_i16(const Gemm& g, const float* a_data, const float* b_data, float* c)
   const std::int64_t strips = ceil_div(g.n, kStrip);
   for_ranges(strips, 1, g.n * g.k, [&](std::int64_t begin, std::int64_t end) { pack_strips(b, blocks, g.n, begin, end, packed); });
   const std::int64_t tiles = ceil_div(g.m, kRows);
+  if (g.symmetric && g.m > 2 * kBlockRows) {
+    on_team([&](std::int64_t id, std::int64_t team) {
+      for (std::int64_t i = 0; i * kBlockRows < g.m; ++i) {
+        // Blocks of rows further down are shorter, so the order of the threads turns round with every round.
+        const std::int64_t place = i % (2 * team);
+        if ((place < team ? place : 2 * team - 1 - place) != id) continue;
+        const std::int64_t first = i * kBlockRows;
+        multiply(g, blocks, a, packed, {first / kRows, std::min(tiles, (first + kBlockRows) / kRows), first / kStrip, strips}, c);
+        mirror_rows(first, std::min(g.m, first + kBlockRows), g.m, g.ldc, c);
+      }
+    });
+    return;
+  }
   for_grid(tiles, strips, g.m * g.n * g.k, [&](const GridPart& part) { multiply(g, blocks, a, packed, part, c); });
 }
 
