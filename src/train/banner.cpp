@@ -60,6 +60,23 @@ void print_banner(const RunDirectory& directory, const RunConfig& config, const 
   base::log_line(fmt::format("  length   {}", length_text(train)));
 }
 
+void print_hints(const RunConfig& config, std::uint64_t text_bytes) {
+  constexpr std::int64_t kRows = 262144, kFewRows = kRows / 8;
+  constexpr std::uint64_t kText = 1U << 19;  // texts of 1 and 2 MB: docs/decisions/0013-memory-reset.md
+  if (config.model.use_engram && config.model.engram_rows <= kFewRows && text_bytes >= kText) {
+    RunConfig larger = config;
+    larger.model.engram_rows = kRows;
+    const std::uint64_t more = plan_memory(larger, 0).total() - plan_memory(config, 0).total();
+    base::log_line(
+        fmt::format("  hint     --set engram_rows={} --set engram_orders=3,4,5 learns more from such a text in as many steps "
+                    "({} more memory, larger files)",
+                    kRows, base::human_bytes(more)));
+  }
+  constexpr std::int64_t kWideRank = 64, kWideModel = 512;  // `nano` and larger: docs/decisions/0012-i16-products.md
+  if (config.train.compute == "f32" && ops::native_vnni() && config.model.rank >= kWideRank && config.model.d_model >= kWideModel)
+    base::log_line("  hint     --compute i16 takes about a quarter less time a step here");
+}
+
 void log_preamble(const Request& request, const RunConfig& config, Trainer& trainer) {
   base::log_file_line("command: " + base::escape(request.command, 4096));
   base::log_file_line(fmt::format("program: dormouse {} commit {} compiler {} gemm {} cpu {} threads {}", base::version(), base::commit(),

@@ -14,6 +14,8 @@ namespace dormouse::train {
 
 void print_banner(const RunDirectory& directory, const RunConfig& config, const RunData& data, const MemoryPlan& plan, Trainer& trainer,
                   std::uint64_t windows_in_epoch);
+// Of a new run: what was measured to make it better or faster on a text and a machine like these.
+void print_hints(const RunConfig& config, std::uint64_t text_bytes);
 // Into the log file only: command, program, machine, data identity, routing of every parameter, config.
 void log_preamble(const Request& request, const RunConfig& config, Trainer& trainer);
 

@@ -45,6 +45,7 @@ bool Run::open() {
   const auto resumed = load_newest(directory_, config_, trainer_);
   if (!resumed) {
     if (request_.extend) throw base::UsageError("--extend adds steps to a finished run, and this one has not started; leave it out");
+    print_hints(config_, data_.train.bytes);
     begin_anew();
     return true;
   }

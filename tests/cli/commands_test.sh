@@ -14,11 +14,17 @@ expect 0 '^\{.*"best":' anchors text.txt --json
 expect 1 '\{"error":' eval nowhere --json
 
 expect 0 'done:' train --config small.toml -t 1 --data text.txt --run runs/a --steps 3 --log-every 1 --json
+! grep -q '  hint ' err.txt || fail "a hint on larger memory for a small text"
 [ "$(grep -c '"event":"step"' out.txt)" -eq 3 ] || fail "train --json prints one object per logged step"
 grep -qF "next:  $DORMOUSE generate runs/a " err.txt && grep -qF " $DORMOUSE train --run runs/a --extend " err.txt ||
   fail "the next commands do not begin as the program was called"
 tail -1 out.txt >end.json
 grep -q '"event":"end".*"bpb":' end.json || fail "train --json does not end with the result"
+i=0
+while [ $i -lt 25 ]; do cat text.txt; i=$((i + 1)); done >large.txt
+expect 0 'hint     --set engram_rows=262144' train --config small.toml -t 1 --data large.txt --run runs/large --steps 1
+expect 0 'finished' train --run runs/large
+! grep -q '  hint ' err.txt || fail "a hint on a resume"
 expect 0 'finished' train --run runs/a --json
 cmp -s end.json out.txt || fail "train --json of a finished run prints another result: $(cat out.txt)"
 [ "$(grep -c '"event":"end"' runs/a/metrics.jsonl)" -eq 1 ] || fail "a finished run is logged as ending again"
