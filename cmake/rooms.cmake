@@ -33,7 +33,6 @@ if(DORMOUSE_ONEDNN AND NOT ops_type STREQUAL "INTERFACE_LIBRARY")
   target_compile_definitions(room_ops PRIVATE DORMOUSE_ONEDNN=1)
 endif()
 if(DORMOUSE_UBSAN)
-  target_compile_options(room_ops PRIVATE -fno-sanitize=alignment)  # kernels read vectors where they lie
   foreach(name config format report train api)  # they compute little, and compile a third faster so
     target_compile_options(room_${name} PRIVATE -O0)
   endforeach()

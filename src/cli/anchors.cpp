@@ -62,10 +62,10 @@ int run(const Flags& flags) {
 void add_anchors(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command(app, "anchors", "what n-gram models and compressors reach on a text, in bits per byte");
-  command.argument("path", flags->path, "text to score; without --fit its held-out share is scored and the rest fitted", "PATH");
-  command.option("--fit", flags->fit, "text to fit on", "PATH");
-  command.option("--bytes", flags->bytes, "score at most N bytes (default 256Ki)", "N");
-  command.option("--order", flags->order, "highest n-gram order (default 8)", "K");
+  command.required("path", flags->path, "text to score; without --fit its held-out share is scored and the rest fitted", "PATH");
+  command.optional("--fit", flags->fit, "text to fit on", "PATH");
+  command.optional("--bytes", flags->bytes, "score at most N bytes (default 256Ki)", "N");
+  command.optional("--order", flags->order, "highest n-gram order (default 8)", "K");
   flags->machine.add(command, false);
   command.footer("Examples:\n  dormouse anchors book.txt\n  dormouse anchors held-out.txt --fit train.txt --order 6");
   command.action(context, [flags] { return run(*flags); });

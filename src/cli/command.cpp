@@ -8,19 +8,19 @@ namespace dormouse::cli {
 
 Command::Command(CLI::App& app, const std::string& name, const std::string& help) : app_(app.add_subcommand(name, help)) {}
 
-void Command::option(const std::string& names, std::string& to, const std::string& help, const std::string& type) {
+void Command::optional(const std::string& names, std::string& to, const std::string& help, const std::string& type) {
   app_->add_option(names, to, help)->type_name(type);
 }
 
-void Command::option(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type) {
-  app_->add_option(names, to, help)->type_name(type)->allow_extra_args(false);
+void Command::optional(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type) {
+  app_->add_option(names, to, help)->type_name(type)->allow_extra_args(false);  // one value each time
 }
 
-void Command::argument(const std::string& names, std::string& to, const std::string& help, const std::string& type) {
+void Command::required(const std::string& names, std::string& to, const std::string& help, const std::string& type) {
   app_->add_option(names, to, help)->type_name(type)->required();
 }
 
-void Command::argument(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type) {
+void Command::required(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type) {
   app_->add_option(names, to, help)->type_name(type)->required();
 }
 

@@ -18,18 +18,18 @@ struct Context {
   std::function<int()> action;
 };
 
-// Names are written as "-t,--threads", those of an argument as "path" or "model,-m,--model"; `type` is what help shows for the value.
-// What values are stored in must outlive the parsing.
+// Names are written as "-t,--threads", and "path" or "model,-m,--model" for what may stand without a flag; `type` is what help shows for
+// the value. What values are stored in must outlive the parsing.
 class Command {
  public:
   Command(CLI::App& app, const std::string& name, const std::string& help);
 
-  void option(const std::string& names, std::string& to, const std::string& help, const std::string& type);
-  void option(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type);  // repeatable
-  void argument(const std::string& names, std::string& to, const std::string& help, const std::string& type);             // required
-  void argument(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type);
+  void optional(const std::string& names, std::string& to, const std::string& help, const std::string& type);
+  void optional(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type);  // repeatable
+  void required(const std::string& names, std::string& to, const std::string& help, const std::string& type);               // required
+  void required(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type);
   void flag(const std::string& names, bool& to, const std::string& help);
-  void exclude(const std::string& name, const std::string& other);  // declared both; given together they are refused
+  void exclude(const std::string& name, const std::string& other);  // both declared before; given together they are refused
   void footer(const std::string& text);
   void action(Context& context, std::function<int()> work);
 

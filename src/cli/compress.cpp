@@ -177,9 +177,9 @@ int decompress(const Flags& flags) {
 
 Command add(CLI::App& app, const char* name, const char* doc, Flags& flags) {
   Command command(app, name, doc);
-  command.argument("model,-m,--model", flags.model, "export (.dmexp), or a run directory: its model.dmexp", "MODEL");
-  command.argument("in", flags.in, "file to read, - for stdin", "IN");
-  command.argument("out", flags.out, "file to write, - for stdout", "OUT");
+  command.required("model,-m,--model", flags.model, "export (.dmexp), or a run directory: its model.dmexp", "MODEL");
+  command.required("in", flags.in, "file to read, - for stdin", "IN");
+  command.required("out", flags.out, "file to write, - for stdout", "OUT");
   command.flag("--stats", flags.stats, "print blocks, sizes and speed at the end");
   flags.machine.add(command, false);
   return command;
@@ -190,7 +190,7 @@ Command add(CLI::App& app, const char* name, const char* doc, Flags& flags) {
 void add_compress(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command = add(app, "compress", "any file, in the bits a model needs to predict it", *flags);
-  command.option("--block", flags->block, "bytes coded from one state, at most 1Mi (default 16Ki)", "BYTES");
+  command.optional("--block", flags->block, "bytes coded from one state, at most 1Mi (default 16Ki)", "BYTES");
   command.footer(
       "OUT appears when it is complete. Only the same export, CPU level and arithmetic read it again.\n"
       "Examples:\n"

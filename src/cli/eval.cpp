@@ -89,10 +89,10 @@ int run(const Flags& flags) {
 void add_eval(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command(app, "eval", "bits per byte of a model on a text");
-  command.argument("model,-m,--model", flags->model, "run directory, checkpoint or export", "MODEL");
-  command.option("--data", flags->data, "text to score (default for a run: its held-out text)", "PATH");
-  command.option("--bytes", flags->bytes, "score at most N bytes (default 1Mi)", "N");
-  command.option("--seq-len", flags->seq_len, "bytes per row (default: the model's longest)", "T");
+  command.required("model,-m,--model", flags->model, "run directory, checkpoint or export", "MODEL");
+  command.optional("--data", flags->data, "text to score (default for a run: its held-out text)", "PATH");
+  command.optional("--bytes", flags->bytes, "score at most N bytes (default 1Mi)", "N");
+  command.optional("--seq-len", flags->seq_len, "bytes per row (default: the model's longest)", "T");
   command.flag("--depths", flags->depths, "also at every depth");
   flags->machine.add(command);
   command.footer(

@@ -237,10 +237,10 @@ int run(const Flags& flags, const std::string& program) {
 void add_export(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command(app, "export", "make the one file that generate reads, or one for other programs");
-  command.argument("source", flags->source, "run directory (its newest checkpoint), checkpoint, or a safetensors model", "RUN|CHECKPOINT");
-  command.option("-o,--out", flags->out, "where to write (default: RUN/model.dmexp, or beside the checkpoint)", "FILE");
-  command.option("--dtype", flags->dtype, "bf16 (default), f16, f32, int8, ternary", "TYPE");
-  command.option("--format", flags->format, "dmexp (default), safetensors, gguf", "FORMAT");
+  command.required("source", flags->source, "run directory (its newest checkpoint), checkpoint, or a safetensors model", "RUN|CHECKPOINT");
+  command.optional("-o,--out", flags->out, "where to write (default: RUN/model.dmexp, or beside the checkpoint)", "FILE");
+  command.optional("--dtype", flags->dtype, "bf16 (default), f16, f32, int8, ternary", "TYPE");
+  command.optional("--format", flags->format, "dmexp (default), safetensors, gguf", "FORMAT");
   command.flag("--best", flags->best, "the weights with the lowest held-out BPB, best.safetensors of the run");
   command.flag("--force", flags->force, "ternary: round factors that are not ternary; prints what it costs");
   flags->machine.add(command, false);

@@ -234,8 +234,8 @@ int run(const Flags& flags) {
 void add_info(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command(app, "info", "what a file holds, checksums verified; or a preset's parameter table");
-  command.option("file", flags->file, "export, checkpoint, any safetensors or GGUF file, a .dmz, or a run directory", "FILE");
-  command.option("--preset", flags->preset, "tiny, nano, small, base", "NAME");
+  command.optional("file", flags->file, "export, checkpoint, any safetensors or GGUF file, a .dmz, or a run directory", "FILE");
+  command.optional("--preset", flags->preset, "tiny, nano, small, base", "NAME");
   command.flag("--json", flags->machine.json, "print one JSON object");
   command.footer(
       "NaN and infinite values are counted in safetensors files. In exports and GGUF files they are not looked for, only checksums\n"

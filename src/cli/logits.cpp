@@ -62,11 +62,11 @@ int run(const Flags& flags) {
 void add_logits(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command(app, "logits", "write the logits of a text as a NumPy array");
-  command.argument("model,-m,--model", flags->model, "run directory, checkpoint or export", "MODEL");
-  command.argument("file", flags->file, "text to read, as one row", "FILE");
-  command.argument("-o,--out", flags->out, "where to write", "X.npy");
-  command.option("--bytes", flags->bytes, "read at most N bytes (default: the model's longest row)", "N");
-  command.option("--depth", flags->depth, "loop iterations (default: all)", "N");
+  command.required("model,-m,--model", flags->model, "run directory, checkpoint or export", "MODEL");
+  command.required("file", flags->file, "text to read, as one row", "FILE");
+  command.required("-o,--out", flags->out, "where to write", "X.npy");
+  command.optional("--bytes", flags->bytes, "read at most N bytes (default: the model's longest row)", "N");
+  command.optional("--depth", flags->depth, "loop iterations (default: all)", "N");
   flags->machine.add(command);
   command.footer("Example:\n  dormouse logits runs/a text.txt --out logits.npy     # numpy.load(...): float32 [bytes, 256]");
   command.action(context, [flags] { return run(*flags); });

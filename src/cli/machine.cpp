@@ -16,12 +16,13 @@
 namespace dormouse::cli {
 
 void Machine::add(Command& command, bool with_compute) {
-  command.option("-t,--threads", threads, "threads; default: what affinity and quota give", "N");
+  command.optional("-t,--threads", threads, "threads; default: what affinity and quota give", "N");
   if (with_compute) {
-    command.option("--compute", compute,
-                   "input type of matrix products: f32 (default), bf16, or i16, which is faster from nano on where AVX512_VNNI is", "TYPE");
+    command.optional("--compute", compute,
+                     "input type of matrix products: f32 (default), bf16, or i16, which is faster from nano on where AVX512_VNNI is",
+                     "TYPE");
   }
-  command.option("--cpu", cpu, "highest instruction set to use: scalar, ssse3, sse4, avx2, avx512", "LEVEL");
+  command.optional("--cpu", cpu, "highest instruction set to use: scalar, ssse3, sse4, avx2, avx512", "LEVEL");
   command.flag("--json", json, "print results as JSON objects on stdout");
 }
 

@@ -89,9 +89,9 @@ int run(const Flags& flags) {
 void add_plot(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command(app, "plot", "draw runs over each other: BPB with the anchors, loss, learning rate, gradient norm, speed");
-  command.argument("runs", flags->runs, "run directories, finished or in progress", "RUN");
-  command.option("-o,--out", flags->out, "the file to write (default plot.html): a page, an SVG when the name ends in .svg, - is stdout",
-                 "FILE");
+  command.required("runs", flags->runs, "run directories, finished or in progress", "RUN");
+  command.optional("-o,--out", flags->out, "the file to write (default plot.html): a page, an SVG when the name ends in .svg, - is stdout",
+                   "FILE");
   command.flag("--json", flags->json, "print one JSON object");
   command.footer("Examples:\n  dormouse plot runs/a\n  dormouse plot runs/a runs/b -o compared.svg");
   command.action(context, [flags] { return run(*flags); });

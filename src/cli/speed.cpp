@@ -209,13 +209,13 @@ int run(const Flags& flags) {
 void add_speed(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command(app, "speed", "measure how fast a model decodes or trains here, beside the limit of this machine");
-  command.option("model,-m,--model", flags->model, "export (.dmexp), or a run directory: its model.dmexp", "MODEL");
-  command.option("--preset", flags->preset, "an untrained model of this preset instead", "NAME");
+  command.optional("model,-m,--model", flags->model, "export (.dmexp), or a run directory: its model.dmexp", "MODEL");
+  command.optional("--preset", flags->preset, "an untrained model of this preset instead", "NAME");
   command.flag("--train", flags->train, "the training step: where its time goes, by parts of the network");
-  command.option("--batch", flags->batch, "texts decoded together, or rows of a training step (default 8)", "B");
-  command.option("--seq-len", flags->seq_len, "bytes per row of a training step; default: the model's max_seq_len", "T");
-  command.option("--set", flags->set, "with --train: change one key of the config, e.g. --set n_experts=2", "KEY=VALUE");
-  command.option("--repeats", flags->repeats, "repeats of each measurement (default 7)", "N");
+  command.optional("--batch", flags->batch, "texts decoded together, or rows of a training step (default 8)", "B");
+  command.optional("--seq-len", flags->seq_len, "bytes per row of a training step; default: the model's max_seq_len", "T");
+  command.optional("--set", flags->set, "with --train: change one key of the config, e.g. --set n_experts=2", "KEY=VALUE");
+  command.optional("--repeats", flags->repeats, "repeats of each measurement (default 7)", "N");
   command.flag("--fingerprint", flags->fingerprint, "what this program computes in f32, as numbers: equal numbers, equal bits");
   flags->machine.add(command);
   command.footer(

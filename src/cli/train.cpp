@@ -87,20 +87,19 @@ train::Request request_of(const Command& command, const Flags& flags, const Cont
   train::Request request;
   request.command = context.command_line;
   request.program = context.program;
-  const auto given = [&](const std::string& name) { return command.given(name); };
   const auto path = [&](const std::string& name, const std::string& text, auto& target) {
-    if (given(name)) target = text;
+    if (command.given(name)) target = text;
   };
   path("--data", flags.data, request.data);
   path("--eval", flags.eval, request.eval);
   path("--config", flags.config, request.config_file);
   path("--run", flags.run, request.run_directory);
-  if (given("--preset")) request.preset = flags.preset;
-  if (given("--extend")) request.extend = base::parse_count(flags.extend, "--extend", 1);
+  if (command.given("--preset")) request.preset = flags.preset;
+  if (command.given("--extend")) request.extend = base::parse_count(flags.extend, "--extend", 1);
   request.must_be_new = flags.must_be_new;
   for (const auto& set : flags.set) request.typed.push_back(typed_set(set));
   for (const auto& flag : kKeyFlags) {
-    if (!given(flag.names)) continue;
+    if (!command.given(flag.names)) continue;
     const auto& text = flags.keys.at(flag.names);
     request.typed.push_back({flag.key, typed_text(flag, text), fmt::format("{} {}", flag.names, text)});
   }
@@ -108,10 +107,10 @@ train::Request request_of(const Command& command, const Flags& flags, const Cont
   if (flags.tensorboard) request.typed.push_back({"tensorboard", "true", "--tensorboard"});
   if (!flags.include.empty()) request.typed.push_back({"include", joined(flags.include), "--include"});
   if (!flags.exclude.empty()) request.typed.push_back({"exclude", joined(flags.exclude), "--exclude"});
-  if (given("--threads")) {
+  if (command.given("--threads")) {
     request.typed.push_back({"threads", std::to_string(flags.machine.thread_count()), "--threads " + flags.machine.threads});
   }
-  if (given("--compute")) {
+  if (command.given("--compute")) {
     static_cast<void>(flags.machine.compute_type());
     request.typed.push_back({"compute", flags.machine.compute, "--compute " + flags.machine.compute});
   }
@@ -123,21 +122,21 @@ train::Request request_of(const Command& command, const Flags& flags, const Cont
 void add_train(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
   Command command(app, "train", "train a model on your bytes, or resume a run");
-  command.option("--data", flags->data, "file or folder to learn from: any bytes", "PATH");
-  command.option("--eval", flags->eval, "held-out file or folder (default: a share of --data, never trained on)", "PATH");
-  command.option("--preset", flags->preset, "tiny (default), nano, small, base", "NAME");
-  command.option("--config", flags->config, "a TOML file with [model] and [train] instead of a preset", "FILE");
-  command.option("--set", flags->set, "change one key of the config, e.g. --set d_model=256", "KEY=VALUE");
-  command.option("--run", flags->run, "run directory (default runs/<data>-<preset>)", "DIR");
+  command.optional("--data", flags->data, "file or folder to learn from: any bytes", "PATH");
+  command.optional("--eval", flags->eval, "held-out file or folder (default: a share of --data, never trained on)", "PATH");
+  command.optional("--preset", flags->preset, "tiny (default), nano, small, base", "NAME");
+  command.optional("--config", flags->config, "a TOML file with [model] and [train] instead of a preset", "FILE");
+  command.optional("--set", flags->set, "change one key of the config, e.g. --set d_model=256", "KEY=VALUE");
+  command.optional("--run", flags->run, "run directory (default runs/<data>-<preset>)", "DIR");
   for (const auto& flag : kKeyFlags) {
-    command.option(flag.names, flags->keys[flag.names], flag.help, flag.type);
+    command.optional(flag.names, flags->keys[flag.names], flag.help, flag.type);
   }
-  command.option("--extend", flags->extend, "train a finished run N steps longer", "N");
+  command.optional("--extend", flags->extend, "train a finished run N steps longer", "N");
   command.flag("--eval-depths", flags->eval_depths, "evaluate at every depth too");
   command.flag("--tensorboard", flags->tensorboard, "write event files for TensorBoard into the run");
   command.flag("--new", flags->must_be_new, "refuse to resume an existing run");
-  command.option("--include", flags->include, "only files matching this glob", "GLOB");
-  command.option("--exclude", flags->exclude, "no files matching this glob", "GLOB");
+  command.optional("--include", flags->include, "only files matching this glob", "GLOB");
+  command.optional("--exclude", flags->exclude, "no files matching this glob", "GLOB");
   flags->machine.add(command);
   command.footer(key_list() +
                  "Examples:\n"

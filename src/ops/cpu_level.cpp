@@ -47,7 +47,7 @@ std::size_t find_level(std::string_view name, std::string_view origin) {
   for (std::size_t i = 0; i < kLevels.size(); ++i) {
     if (kLevels[i].name != name) continue;
     if (!available(i)) {
-      throw base::UsageError(std::string(origin) + ": this machine has no " + std::string(name) + "; it has: " + joined_levels());
+      throw base::UsageError(std::string(origin) + ": there is no " + std::string(name) + " here; there are: " + joined_levels());
     }
     return i;
   }

@@ -7,7 +7,8 @@
 
 namespace dormouse::ops {
 
-// Levels, lowest first: scalar ssse3 sse4 avx2 avx512 (avx512 includes the bf16 and VNNI dot products where present).
+// Levels that this machine has and this build has kernels for, lowest first: scalar ssse3 sse4 avx2 avx512 (avx512 includes the bf16 and
+// VNNI dot products where present).
 std::vector<std::string> available_cpu_levels();
 
 // Forces `level` (from --cpu or DORMOUSE_CPU) for Highway, our own dispatch and oneDNN; "" = best, honouring DORMOUSE_CPU. Call

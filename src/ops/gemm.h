@@ -34,7 +34,7 @@ struct Gemm {
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false, accumulate = false;
   Compute compute = Compute::f32;
-  bool symmetric = false;  // c [m,m] comes out symmetric: products of whole() numbers compute half of it and copy it, others compute it all
+  bool symmetric = false;  // known to come out so up to rounding, and c too when it is added to: half may be computed and copied
   // Whether this product is one of whole numbers: i16, and not so narrow that rounding its inputs would take longer than it saves; those
   // are f32. m does not count: the rows of a text have the same bits however many there are.
   bool whole() const { return compute == Compute::i16 && n >= 64 && k >= 64; }

@@ -37,44 +37,10 @@ void add_to_diagonal(double alpha, const Tensor& x) {
   for (std::int64_t i = 0; i < k; ++i) x.data<float>()[i * (k + 1)] += static_cast<float>(alpha);
 }
 
-// y = alpha x
+// y = alpha x: columns of one scale, in one pass
 void scaled(const OpTable<float>& table, double alpha, const Tensor& x, const Tensor& y) {
   const std::vector<float> factors(static_cast<std::size_t>(x.dim(1)), static_cast<float>(alpha));
   table.scale_columns({.rows = x.dim(0), .k = x.dim(1)}, x.data<float>(), factors.data(), nullptr, y.data<float>());
-}
-
-constexpr std::int64_t kSymmetricBlock = 128;  // rows of one product below; a matrix no larger is one product
-
-// c[i,j] = c[j,i] below the diagonal, in tiles that a cache holds both ways.
-void mirror(std::int64_t k, std::int64_t ld, float* c) {
-  constexpr std::int64_t kTile = 16;
-  for (std::int64_t rows = 0; rows < k; rows += kTile) {
-    for (std::int64_t columns = 0; columns <= rows; columns += kTile) {
-      for (std::int64_t i = rows; i < std::min(rows + kTile, k); ++i) {
-        for (std::int64_t j = columns; j < std::min(columns + kTile, i); ++j) c[i * ld + j] = c[j * ld + i];
-      }
-    }
-  }
-}
-
-// The product of `shape` where it is known to be symmetric, [k,k]: row blocks from the diagonal on, and their mirror image below it. A
-// product of whole numbers does so itself.
-void symmetric_product(const OpTable<float>& table, const Gemm& shape, const float* a, const float* b, float* c) {
-  const std::int64_t k = shape.m;
-  if (shape.whole()) {
-    Gemm all = shape;
-    all.symmetric = true;
-    table.gemm(all, a, b, c);
-    return;
-  }
-  for (std::int64_t first = 0; first < k; first += kSymmetricBlock) {
-    Gemm rows = shape;
-    rows.m = std::min(kSymmetricBlock, k - first);
-    rows.n = k - first;
-    table.gemm(rows, a + first * (shape.transpose_a ? 1 : shape.lda), b + first * (shape.transpose_b ? shape.ldb : 1),
-               c + first * shape.ldc + first);
-  }
-  mirror(k, shape.ldc, c);
 }
 
 // One matrix under iteration: the current value and a second buffer of its size, P and the two k x k buffers of the polynomial.
@@ -106,8 +72,9 @@ class Iteration {
                      .ldc = side_,
                      .transpose_a = !wide_,
                      .transpose_b = wide_,
-                     .compute = compute_};
-    symmetric_product(table_, shape, x.data<float>(), x.data<float>(), gram_.data<float>());
+                     .compute = compute_,
+                     .symmetric = true};
+    table_.gemm(shape, x.data<float>(), x.data<float>(), gram_.data<float>());
     return gram_;
   }
 
@@ -118,9 +85,16 @@ class Iteration {
     add_to_diagonal(p.b, inner_);
     factor_.fill_zero();
     add_to_diagonal(p.a, factor_);
-    const Gemm square{
-        .m = side_, .n = side_, .k = side_, .lda = side_, .ldb = side_, .ldc = side_, .accumulate = true, .compute = compute_};
-    symmetric_product(table_, square, gram_.data<float>(), inner_.data<float>(), factor_.data<float>());  // both are polynomials of P
+    const Gemm square{.m = side_,
+                      .n = side_,
+                      .k = side_,
+                      .lda = side_,
+                      .ldb = side_,
+                      .ldc = side_,
+                      .accumulate = true,
+                      .compute = compute_,
+                      .symmetric = true};  // both are polynomials of P
+    table_.gemm(square, gram_.data<float>(), inner_.data<float>(), factor_.data<float>());
     const Gemm product{
         .m = rows_, .n = cols_, .k = side_, .lda = wide_ ? side_ : cols_, .ldb = wide_ ? cols_ : side_, .ldc = cols_, .compute = compute_};
     const Tensor& left = wide_ ? factor_ : value_;

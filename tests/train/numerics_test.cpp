@@ -52,7 +52,7 @@ void expect_finite(Trainer& trainer, const RunConfig& config, const std::string&
   }
 }
 
-TEST(Numerics, FiftySeedsOfFiftyStepsStayFinite) {
+TEST(Numerics, SeedsOfFiftyStepsStayFinite) {
   base::set_threads(1);
   const RunConfig config = smallest(16);
   for (std::uint64_t seed = 0; seed < (tests::kAddressSanitizer ? 5 : 50); ++seed) {

@@ -1,6 +1,7 @@
 // Products of 16-bit whole numbers (VPDPWSSD): an instruction multiplies and adds twice as many of them as of f32. Scales and rounding:
 // ops/gemm.h. k is cut into equal blocks; sums of a block are exact, blocks are added in f32 in their order, so an element's
-// bits depend on its row of a and its column of b alone. Speed, error, why: docs/decisions/0012-i16-products.md
+// bits depend on its row of a and its column of b alone (below the diagonal of a symmetric product: those of its image). Speed, error, why:
+// docs/decisions/0012-i16-products.md
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "base/error.h"
 #include "ops/cpu/gemm_portable.h"
+#include "ops/cpu/gemm_symmetric.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/vnni.h"
@@ -272,16 +274,26 @@ void multiply(const Gemm& g, const I16Blocks& blocks, const Operand& a, const Pa
   }
 }
 
-// c[j,i] = c[i,j] for i in [first, last), j in [last, m), in tiles that a cache holds both ways.
-void mirror_rows(std::int64_t first, std::int64_t last, std::int64_t m, std::int64_t ldc, float* c) {
-  constexpr std::int64_t kTile = 16;
-  for (std::int64_t columns = last; columns < m; columns += kTile) {
-    for (std::int64_t rows = first; rows < last; rows += kTile) {
-      for (std::int64_t j = columns; j < std::min(columns + kTile, m); ++j) {
-        for (std::int64_t i = rows; i < std::min(rows + kTile, last); ++i) c[j * ldc + i] = c[i * ldc + j];
-      }
+// A symmetric c: in every block of rows the strips from its diagonal on, and their mirror image.
+void multiply_half(const Gemm& g, const I16Blocks& blocks, const Operand& a, const PackedColumns& b, float* c) {
+  // No thread writes what another writes: a block begins at its diagonal, and the strips that cross it stay in one part.
+  static_assert(kBlockRows % kStrip == 0);
+  constexpr std::int64_t kCrossing = kBlockRows / kStrip;
+  const std::int64_t strips = ceil_div(g.n, kStrip), count = ceil_div(g.m, kBlockRows);
+  on_team([&](std::int64_t id, std::int64_t team) {
+    const std::int64_t parts = ceil_div(2 * team, count);  // of a block
+    for (std::int64_t unit = 0; unit < count * parts; ++unit) {
+      // Blocks further down are shorter, so the order of the threads turns round with every round.
+      const std::int64_t place = unit % (2 * team);
+      if ((place < team ? place : 2 * team - 1 - place) != id) continue;
+      const std::int64_t first = unit / parts * kBlockRows, last = std::min(g.m, first + kBlockRows), part = unit % parts;
+      const std::int64_t diagonal = first / kStrip, others = std::max<std::int64_t>(0, strips - diagonal - kCrossing);
+      const auto cut = [&](std::int64_t i) { return i == 0 ? diagonal : std::min(strips, diagonal + kCrossing + others * i / parts); };
+      const std::int64_t begin = cut(part), end = cut(part + 1);
+      multiply(g, blocks, a, b, {first / kRows, ceil_div(last, kRows), begin, end}, c);
+      mirror(first, last, begin * kStrip, std::min(g.m, end * kStrip), g.ldc, c);
     }
-  }
+  });
 }
 
 }  // namespace
@@ -294,17 +306,8 @@ void gemm_i16(const Gemm& g, const float* a_data, const float* b_data, float* c)
   const std::int64_t strips = ceil_div(g.n, kStrip);
   for_ranges(strips, 1, g.n * g.k, [&](std::int64_t begin, std::int64_t end) { pack_strips(b, blocks, g.n, begin, end, packed); });
   const std::int64_t tiles = ceil_div(g.m, kRows);
-  if (g.symmetric && g.m > 2 * kBlockRows) {
-    on_team([&](std::int64_t id, std::int64_t team) {
-      for (std::int64_t i = 0; i * kBlockRows < g.m; ++i) {
-        // Blocks of rows further down are shorter, so the order of the threads turns round with every round.
-        const std::int64_t place = i % (2 * team);
-        if ((place < team ? place : 2 * team - 1 - place) != id) continue;
-        const std::int64_t first = i * kBlockRows;
-        multiply(g, blocks, a, packed, {first / kRows, std::min(tiles, (first + kBlockRows) / kRows), first / kStrip, strips}, c);
-        mirror_rows(first, std::min(g.m, first + kBlockRows), g.m, g.ldc, c);
-      }
-    });
+  if (g.symmetric) {
+    multiply_half(g, blocks, a, packed, c);
     return;
   }
   for_grid(tiles, strips, g.m * g.n * g.k, [&](const GridPart& part) { multiply(g, blocks, a, packed, part, c); });

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "ops/cpu/gemm_symmetric.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 
@@ -132,6 +133,8 @@ void gemm_onednn(const Gemm& g, const float* a, const float* b, float* c) {
   }
   if (g.whole()) {
     gemm_i16(g, a, b, c);
+  } else if (g.symmetric) {
+    gemm_in_half(gemm_onednn, g, a, b, c);
   } else if (g.compute == Compute::bf16) {
     matmul_bf16(g, a, b, c);
   } else if (matmul_is_faster(g)) {

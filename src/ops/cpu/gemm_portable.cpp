@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "ops/cpu/gemm_portable.h"
+#include "ops/cpu/gemm_symmetric.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 
@@ -243,6 +244,10 @@ void gemm_portable(const Gemm& g, const float* a_data, const float* b_data, floa
   }
   if (g.whole()) {
     gemm_i16(g, a_data, b_data, c);
+    return;
+  }
+  if (g.symmetric) {
+    gemm_in_half(gemm_portable, g, a_data, b_data, c);
     return;
   }
   Operand a{a_data, g.lda, g.transpose_a};
