@@ -141,6 +141,7 @@ int dispatch(int argc, char** argv, bool& json) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& call) {
+    refuse_extras(app, app);  // help of a command that there is not
     return shown(app, call);
   } catch (const CLI::CallForVersion& call) {
     return shown(app, call);

@@ -197,6 +197,7 @@ int Run::finish() {
   }
   save_now();
   end_orderly_stop();  // all of it is on disk
+  base::show_progress(1, "what n-gram models and compressors reach");
   progress_.anchors = compute_anchors(data_, true);
   save_now();  // with the slower compressors beside it
   saver_->export_now(config_, trainer_, progress_);

@@ -11,6 +11,7 @@ for preset in tiny nano small base; do expect 0 "$preset: [0-9]+ tensors" info -
 expect 0 'small: 45 tensors, 8,399,693 parameters' info --preset small
 expect 0 'Kneser|kneser' anchors text.txt
 expect 0 '^\{.*"best":' anchors text.txt --json
+expect 2 'unknown command `trian`, did you mean `train`' trian --help
 expect 1 '\{"error":' eval nowhere --json
 
 expect 0 'done:' train --config small.toml -t 1 --data text.txt --run runs/a --steps 3 --log-every 1 --json
