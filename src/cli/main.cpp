@@ -98,6 +98,8 @@ int shown(const CLI::App& app, const CLI::Error& call) {
 std::string mismatch_text(const std::string& what) {
   const auto twice = what.find(": At Most 1 required");
   if (twice == std::string::npos) return base::escape(what, 400);
+  if (what.starts_with("--model:"))
+    return "the model is given more than once: what stands first without a flag is one too; put -m before it";
   return fmt::format("{} is given more than once; give it once", base::escape(what.substr(0, twice)));
 }
 

@@ -58,7 +58,7 @@ std::string crc_text(const base::File& file, std::uint64_t offset, std::uint64_t
 
 Split carve(const Corpus& corpus, std::uint64_t tail) {
   if (corpus.bytes < kLeast) {
-    throw base::Error("a corpus of " + base::human_count(corpus.bytes) + " bytes is too small to hold out a part; give more text");
+    throw base::Error("a corpus of " + base::human_count(corpus.bytes, "byte") + " is too small to hold out a part; give more text");
   }
   if (tail >= corpus.bytes) {
     throw base::Error("cannot hold out the last " + base::human_count(tail) + " bytes of a corpus of " + base::human_count(corpus.bytes) +

@@ -33,7 +33,8 @@ std::string count(std::int64_t n) { return base::human_count(static_cast<std::ui
 
 std::string length_text(const TrainConfig& train) {
   if (train.steps > 0) {
-    return fmt::format("{} steps of {} bytes", count(train.steps), count(train.batch * train.accum * train.seq_len));
+    return fmt::format("{} of {}", base::human_count(static_cast<std::uint64_t>(train.steps), "step"),
+                       base::human_count(static_cast<std::uint64_t>(train.batch * train.accum * train.seq_len), "byte"));
   }
   return fmt::format("{} of training (a longer new run: --time-limit 1h, or --steps N)", base::human_duration(train.time_limit));
 }
