@@ -70,7 +70,7 @@ file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.cpp)
 if(cli_sources)
   # Objects: the tests link them a second time, with faults around them.
   add_library(cli OBJECT ${cli_sources})
-  target_link_libraries(cli PUBLIC room_train CLI11::CLI11)
+  target_link_libraries(cli PUBLIC room_train PRIVATE CLI11::CLI11)
   target_compile_options(cli PRIVATE -O0)  # nothing here computes, and it compiles faster
   add_executable(dormouse)
   target_link_libraries(dormouse PRIVATE cli)

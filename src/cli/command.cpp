@@ -5,23 +5,31 @@
 #include <CLI/CLI.hpp>
 
 namespace dormouse::cli {
+namespace {
+
+template <class Value>
+CLI::Option* add(CLI::App& app, const std::string& names, Value& to, const std::string& help, const std::string& type) {
+  return app.add_option(names, to, help)->type_name(type);
+}
+
+}  // namespace
 
 Command::Command(CLI::App& app, const std::string& name, const std::string& help) : app_(app.add_subcommand(name, help)) {}
 
 void Command::optional(const std::string& names, std::string& to, const std::string& help, const std::string& type) {
-  app_->add_option(names, to, help)->type_name(type);
+  add(*app_, names, to, help, type);
 }
 
 void Command::optional(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type) {
-  app_->add_option(names, to, help)->type_name(type)->allow_extra_args(false);  // one value each time
+  add(*app_, names, to, help, type)->allow_extra_args(false);  // one value each time
 }
 
 void Command::required(const std::string& names, std::string& to, const std::string& help, const std::string& type) {
-  app_->add_option(names, to, help)->type_name(type)->required();
+  add(*app_, names, to, help, type)->required();
 }
 
 void Command::required(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type) {
-  app_->add_option(names, to, help)->type_name(type)->required();
+  add(*app_, names, to, help, type)->required();
 }
 
 void Command::flag(const std::string& names, bool& to, const std::string& help) { app_->add_flag(names, to, help); }

@@ -26,7 +26,7 @@ class Command {
 
   void optional(const std::string& names, std::string& to, const std::string& help, const std::string& type);
   void optional(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type);  // repeatable
-  void required(const std::string& names, std::string& to, const std::string& help, const std::string& type);               // required
+  void required(const std::string& names, std::string& to, const std::string& help, const std::string& type);
   void required(const std::string& names, std::vector<std::string>& to, const std::string& help, const std::string& type);
   void flag(const std::string& names, bool& to, const std::string& help);
   void exclude(const std::string& name, const std::string& other);  // both declared before; given together they are refused

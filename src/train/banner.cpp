@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -30,11 +31,11 @@ std::string one_line(const std::string& lines) {
 }
 
 std::string count(std::int64_t n) { return base::human_count(static_cast<std::uint64_t>(n)); }
+std::string count(std::int64_t n, std::string_view noun) { return base::human_count(static_cast<std::uint64_t>(n), noun); }
 
 std::string length_text(const TrainConfig& train) {
   if (train.steps > 0) {
-    return fmt::format("{} of {}", base::human_count(static_cast<std::uint64_t>(train.steps), "step"),
-                       base::human_count(static_cast<std::uint64_t>(train.batch * train.accum * train.seq_len), "byte"));
+    return fmt::format("{} of {}", count(train.steps, "step"), count(train.batch * train.accum * train.seq_len, "byte"));
   }
   return fmt::format("{} of training (a longer new run: --time-limit 1h, or --steps N)", base::human_duration(train.time_limit));
 }
@@ -48,8 +49,7 @@ void print_banner(const RunDirectory& directory, const RunConfig& config, const 
   base::log_line(fmt::format("  model    {}: {} parameters, depth {}, d {}, rows of {} bytes; {}", base::escape(config.run.preset),
                              count(parameter_count(config.model)), config.model.max_iter, config.model.d_model, train.seq_len,
                              trainer.optimizer().summary()));
-  base::log_line(fmt::format("  machine  {}, CPU level {}, products in {} by {}",
-                             base::human_count(static_cast<std::uint64_t>(base::threads()), "thread"), ops::cpu_level(),
+  base::log_line(fmt::format("  machine  {}, CPU level {}, products in {} by {}", count(base::threads(), "thread"), ops::cpu_level(),
                              train.compute == "i16" ? "i16, narrow ones in f32" : train.compute, ops::gemm_library()));
   base::log_line("  memory   " + plan.text());
   base::log_line(

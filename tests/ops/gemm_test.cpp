@@ -205,10 +205,10 @@ TEST_F(Gemms, ASymmetricProductIsTheWholeOneAboveItsDiagonalAndItsMirrorImageBel
         for (const bool accumulate : {false, true}) {
           Problem p = make_problem(m, m, transposes == 0 ? m : 600, transposes, accumulate, 5);
           p.g.compute = compute;
+          const auto at = [&](std::int64_t row, std::int64_t column) { return static_cast<std::size_t>(row * p.g.ldc + column); };
           const auto make_symmetric = [&](std::vector<float>& x) {
             for (std::int64_t i = 0; i < m; ++i) {
-              for (std::int64_t j = 0; j < i; ++j)
-                x[static_cast<std::size_t>(i * (m + 5) + j)] = x[static_cast<std::size_t>(j * (m + 5) + i)];
+              for (std::int64_t j = 0; j < i; ++j) x[at(i, j)] = x[at(j, i)];
             }
           };
           if (transposes == 0) make_symmetric(p.a);
@@ -223,11 +223,11 @@ TEST_F(Gemms, ASymmetricProductIsTheWholeOneAboveItsDiagonalAndItsMirrorImageBel
               base::set_threads(threads);
               const std::vector<float> half = run(table, p);
               for (std::int64_t i = 0; i < m; ++i) {
-                const auto at = [&](std::int64_t row, std::int64_t column) { return static_cast<std::size_t>(row * p.g.ldc + column); };
                 for (std::int64_t j = 0; j < p.g.ldc; ++j) {
                   ASSERT_NEAR(half[at(i, j)], whole[at(i, j)], 1e-3) << describe(p, table) << " at " << i << " " << j;
-                  const float want = j < i ? half[at(j, i)] : compute == Compute::i16 ? whole[at(i, j)] : half[at(i, j)];
-                  ASSERT_EQ(half[at(i, j)], want) << describe(p, table) << " at " << i << " " << j << ", " << threads << " threads";
+                  if (j >= i && compute == Compute::f32) continue;  // row blocks of their own: other bits
+                  ASSERT_EQ(half[at(i, j)], j < i ? half[at(j, i)] : whole[at(i, j)])
+                      << describe(p, table) << " at " << i << " " << j << ", " << threads << " threads";
                 }
               }
             }

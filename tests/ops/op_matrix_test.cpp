@@ -21,8 +21,9 @@ using cases::Plan;
 
 struct Size {
   std::int64_t rows, cols;
-  bool every_kind;      // all kinds of input, not the normal one only
-  bool null_gradients;  // also with each gradient not wanted in turn
+  bool every_kind;                                                              // all kinds of input, not the normal one only
+  bool null_gradients;                                                          // also with each gradient not wanted in turn
+  bool slow() const { return tests::kAddressSanitizer && rows * cols > 1000; }  // minutes
 };
 constexpr Size kSizes[] = {{1, 1, true, false},  {3, 7, true, true},     {5, 64, true, false},    {33, 768, true, false},
                            {0, 8, false, false}, {130, 96, false, true}, {259, 33, false, false}, {1030, 17, false, false}};
@@ -74,7 +75,7 @@ void for_each_column(const Size& size, const Body& body) {
   std::vector<std::string> levels = available_cpu_levels();
   std::reverse(levels.begin(), levels.end());
   for (const std::string& level : levels) {
-    if (tests::kAddressSanitizer && level == "scalar" && size.rows * size.cols > 1000) continue;  // minutes
+    if (level == "scalar" && size.slow()) continue;
     set_cpu_level(level);
     for (const bool portable : {false, true}) {
       const OpTable<float>& table = cpu_table(portable);
@@ -119,7 +120,7 @@ TEST_P(OpMatrix, EveryColumnAgreesWithTheReference) {
   for (const Size& size : kSizes) {
     for (const auto& entry : kKinds) {
       const Kind kind = entry.first;
-      if (kind != Kind::normal && (!size.every_kind || (tests::kAddressSanitizer && size.rows * size.cols > 1000))) continue;
+      if (kind != Kind::normal && (!size.every_kind || size.slow())) continue;
       Draw draw(kind, 1000 + static_cast<std::uint64_t>(size.rows * 7 + size.cols));
       const Plan plan = op.plan(draw, size.rows, size.cols);
       std::vector<int> variants{-1};

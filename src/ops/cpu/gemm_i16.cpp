@@ -290,6 +290,7 @@ void multiply_half(const Gemm& g, const I16Blocks& blocks, const Operand& a, con
       const std::int64_t diagonal = first / kStrip, others = std::max<std::int64_t>(0, strips - diagonal - kCrossing);
       const auto cut = [&](std::int64_t i) { return i == 0 ? diagonal : std::min(strips, diagonal + kCrossing + others * i / parts); };
       const std::int64_t begin = cut(part), end = cut(part + 1);
+      if (begin == end) continue;  // else it would round the rows for nothing
       multiply(g, blocks, a, b, {first / kRows, ceil_div(last, kRows), begin, end}, c);
       mirror(first, last, begin * kStrip, std::min(g.m, end * kStrip), g.ldc, c);
     }

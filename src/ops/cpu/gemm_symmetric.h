@@ -7,7 +7,7 @@
 
 namespace dormouse::ops::cpu {
 
-// c[j,i] = c[i,j] for i in [first, last), j in (i, m) and in [begin, end).
+// c[j,i] = c[i,j] for i in [first, last) and those j in [begin, end) that are larger.
 void mirror(std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end, std::int64_t ldc, float* c);
 
 // g by `gemm` in blocks of rows from the diagonal on, and their mirror image.

@@ -20,13 +20,15 @@ DORMOUSE_VNNI inline __m512i everywhere(const void* four_bytes) {
 }
 
 // The kernels of pass_all(). Every loop over sums is unrolled, so that they live in registers.
-constexpr int strips_of_rows(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+struct Passes {
+  static constexpr int strips_of(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+};
 
 template <bool kTernary>
-struct Codes {
+struct Codes : Passes {
   static constexpr int kRowsTogether = 6;
-  static constexpr int strips_of(int rows) { return strips_of_rows(rows); }
   const Digits& x;
+  explicit Codes(const Digits& rows) : x(rows) {}
 
   template <int kRows, int kStrips>
   DORMOUSE_VNNI void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
@@ -88,10 +90,10 @@ struct Codes {
   }
 };
 
-struct Pairs {
+struct Pairs : Passes {
   static constexpr int kRowsTogether = 8;
-  static constexpr int strips_of(int rows) { return strips_of_rows(rows); }
   const Wholes& x;
+  explicit Pairs(const Wholes& rows) : x(rows) {}
 
   template <int kRows, int kStrips>
   DORMOUSE_VNNI void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
@@ -144,13 +146,13 @@ struct Pairs {
 
 void dot_strips_vnni(const StripRange& range, const Digits& x) {
   if (range.w->type() == Narrow::ternary) {
-    pass_all(Codes<true>{x}, range, x.rows);
+    pass_all(Codes<true>(x), range, x.rows);
   } else {
-    pass_all(Codes<false>{x}, range, x.rows);
+    pass_all(Codes<false>(x), range, x.rows);
   }
 }
 
-void whole_strips_vnni(const StripRange& range, const Wholes& x) { pass_all(Pairs{x}, range, x.rows); }
+void whole_strips_vnni(const StripRange& range, const Wholes& x) { pass_all(Pairs(x), range, x.rows); }
 
 #else
 
