@@ -19,7 +19,7 @@ inline constexpr double kRecurrence = 4e-5;
 inline Case gemm_case(bool transpose_a, bool transpose_b, bool accumulate, Compute compute, int64_t k, int64_t pad) {
   std::string name = std::string("gemm_") + (transpose_a ? "t" : "n") + (transpose_b ? "t" : "n") + "_k" + std::to_string(k) +
                      (accumulate ? "_accumulate" : "") + (compute == Compute::bf16 ? "_bf16" : "") + (pad > 0 ? "_strided" : "");
-  return {
+  Case one{
       std::move(name), kSum, [=](Draw& draw, int64_t m, int64_t n) {
         Gemm g{
             .m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b, .accumulate = accumulate, .compute = compute};
@@ -33,6 +33,8 @@ inline Case gemm_case(bool transpose_a, bool transpose_b, bool accumulate, Compu
         plan.inout("c", draw.normal(m * g.ldc), g.ldc, scale);
         return plan.run([g](const auto& t, const auto& b) { t.gemm(g, b[0], b[1], b[2]); });
       }};
+  one.compute = compute;
+  return one;
 }
 
 inline void add_gemm(std::vector<Case>& cases) {
@@ -129,6 +131,7 @@ inline void add_hidden(std::vector<Case>& cases) {
                          t.hidden_backward(shape, b[0], b[1], b[2], b[4], b[5], b[6], b[7]);
                        });
                      }});
+    cases.back().compute = compute;
   }
 }
 

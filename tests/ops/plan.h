@@ -71,7 +71,8 @@ struct Case {
   std::string name;      // identifier
   double tolerance = 0;  // |column - f64 reference| <= tolerance * (|element| + largest of its row + scale)
   std::function<Plan(Draw&, std::int64_t rows, std::int64_t cols)> plan;
-  double denormal_floor = 1e-35;  // absolute error allowed on denormal inputs: columns may flush them to zero
+  double denormal_floor = 1e-35;   // absolute error allowed on denormal inputs: columns may flush them to zero
+  Compute compute = Compute::f32;  // of its products
 };
 inline void PrintTo(const Case& op, std::ostream* out) { *out << op.name; }
 
