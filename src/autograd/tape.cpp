@@ -12,6 +12,14 @@ double lap(base::Clock::time_point& since) {
   return std::chrono::duration<double>(now - std::exchange(since, now)).count();
 }
 
+struct Pause {
+  explicit Pause(bool& paused) : paused_(paused) { paused_ = true; }
+  ~Pause() { paused_ = false; }
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+  bool& paused_;
+};
+
 }  // namespace
 
 bool Gradient::written() const {
@@ -88,11 +96,11 @@ Var Tape::parameter(Parameter& parameter) {
 }
 
 void Tape::push(std::function<void()> backward) {
-  if (record_) backward_.push_back({stage_, std::move(backward)});
+  if (recording()) backward_.push_back({stage_, std::move(backward)});
 }
 
 void Tape::push(const Var& output, std::function<void(const Tensor& dy)> backward) {
-  if (!record_ || !output.wants_grad()) return;
+  if (!recording() || !output.wants_grad()) return;
   push([slot = output.gradient_.slot_, run = std::move(backward)] {
     if (!slot->written) return;
     run(slot->tensor);
@@ -105,8 +113,6 @@ void Tape::backward(const Var& loss, double scale) {
   if (!loss.wants_grad()) throw base::Error("backward from a value that depends on no parameter of this tape");
   if (loss.value().size() != 1) throw base::Error("backward starts from one number, not from " + loss.shape().text());
   if (stages_ != nullptr) enter(0);
-  std::vector<Closure> closures = std::move(backward_);
-  backward_.clear();
   parameters_.clear();
   const Tensor& start = loss.grad();
   if (loss.dtype() == Dtype::f64) {
@@ -114,12 +120,46 @@ void Tape::backward(const Var& loss, double scale) {
   } else {
     *start.data<float>() = static_cast<float>(scale);
   }
+  try {
+    run_backward();
+  } catch (...) {
+    backward_.clear();
+    throw;
+  }
+}
+
+void Tape::run_backward() {
+  std::vector<Closure> closures = std::exchange(backward_, {});
   while (!closures.empty()) {
     const std::size_t stage = closures.back().stage;
     closures.back().run();
     closures.pop_back();
     if (stages_ != nullptr) (*stages_)[stage].backward += lap(since_);
   }
+}
+
+std::vector<Var> Tape::recompute(std::function<std::vector<Var>()> segment) {
+  if (!recording()) return segment();
+  std::vector<Var> outputs;
+  {
+    const Pause pause(paused_);
+    outputs = segment();
+  }
+  std::vector<Gradient> gradients;
+  for (Var& output : outputs) {
+    if (output.defined()) output = Var(output.value(), true);
+    gradients.push_back(output.gradient_);
+  }
+  push([this, gradients = std::move(gradients), run = std::move(segment)] {
+    const std::vector<Var> again = run();
+    for (std::size_t i = 0; i < again.size(); ++i) {
+      if (!gradients[i].written()) continue;
+      again[i].gradient_.take(std::exchange(gradients[i].slot_->tensor, {}));
+      gradients[i].slot_->written = false;
+    }
+    run_backward();
+  });
+  return outputs;
 }
 
 void Tape::measure(std::vector<StageSeconds>& stages) {

@@ -104,7 +104,7 @@ class Tape {
     }
   }
   ops::Compute compute() const { return compute_; }
-  bool recording() const { return record_; }
+  bool recording() const { return record_ && !paused_; }
 
   Var constant(Tensor value) const { return Var(std::move(value), false); }
   // The same Var for the same parameter within one tape; gradients accumulate into parameter.grad (allocated zeroed if undefined).
@@ -115,6 +115,10 @@ class Tape {
   // The same for the op that made `output`: called with its gradient when some consumer has written one; that gradient is
   // then freed. The tape keeps the gradient's place only, not output's value.
   void push(const Var& output, std::function<void(const Tensor& dy)> backward);
+
+  // Runs `segment` now for its outputs and again in backward for its gradients; what its ops save lives only there. It must do the
+  // same both times, and reads what outlives the tape or is captured by value. Losses and gradients keep their bits.
+  std::vector<Var> recompute(std::function<std::vector<Var>()> segment);
 
   // Adds wall times to `stages` from here on: one entry per name that a Stage gave, and first one for what stood outside of all.
   void measure(std::vector<StageSeconds>& stages);
@@ -129,10 +133,12 @@ class Tape {
     std::size_t stage;
     std::function<void()> run;
   };
+  void run_backward();                   // empties the tape
   std::size_t enter(std::size_t stage);  // the stage so far
   std::size_t stage_called(std::string_view name);
 
   bool record_;
+  bool paused_ = false;
   ops::Compute compute_;
   const ops::OpTable<float>* table_ = nullptr;
   std::vector<Closure> backward_;

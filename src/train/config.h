@@ -44,7 +44,8 @@ struct TrainConfig {
   double decay_fraction = 0.35;
   bool memory_reset = true;
   std::int64_t seed = 1;
-  std::string compute;                                         // derived: f32 (docs/decisions/0002-compute-type.md)
+  std::string compute;  // derived: f32 (docs/decisions/0002-compute-type.md)
+  bool recompute = false;
   std::int64_t log_every = 0, eval_every = 0, ckpt_every = 0;  // steps; 0: by time
   std::int64_t eval_bytes = 256 * 1024;
   bool eval_depths = false, tensorboard = false;
@@ -115,6 +116,11 @@ void for_each_field(Config& c, Visit&& visit) requires std::is_same_v<std::remov
         c.memory_reset);
   visit(Field{.name = "seed", .doc = "of the weights and the order of the data", .min = 0, .max = 9e15}, c.seed);
   visit(Field{.name = "compute", .doc = "input type of the matrix products", .choices = "|f32|bf16|i16"}, c.compute);
+  visit(Field{.name = "recompute",
+              .doc = "backward makes each iteration again instead of keeping it: less memory, a longer step, the same run",
+              .progress = true,
+              .before = "false"},
+        c.recompute);
   visit(Field{.name = "log_every", .doc = "steps between log lines; 0: every 5 seconds", .min = 0, .max = 1e12, .progress = true},
         c.log_every);
   visit(Field{.name = "eval_every", .doc = "steps between evaluations; 0: every tenth of the run", .min = 0, .max = 1e12, .progress = true},

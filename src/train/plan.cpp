@@ -27,8 +27,10 @@ MemoryPlan plan_memory(const RunConfig& config, std::uint64_t corpus_bytes) {
   const std::int64_t chunk = c.use_kda ? inner * c.head_dim / ops::kKdaChunk : 0;
   const std::int64_t narrow = std::min(c.rank, c.d_model);
   const std::int64_t iteration = 8 * c.d_model + 13 * inner + chunk + c.n_experts * (2 * c.d_ffn + 4 * narrow) + 4 * narrow;
-  // Backward adds its own buffers for about one iteration.
-  const std::int64_t floats = (c.max_iter + 1) * iteration + 6 * c.d_model;
+  // Backward adds its own buffers for about one iteration. Recomputed iterations leave the stream and the readout.
+  plan.recompute = config.train.recompute;
+  const std::int64_t kept = plan.recompute ? iteration + c.max_iter * 2 * c.d_model : c.max_iter * iteration;
+  const std::int64_t floats = kept + iteration + 6 * c.d_model;
   plan.activations = static_cast<std::uint64_t>(config.train.batch * config.train.seq_len) * static_cast<std::uint64_t>(floats) * 4;
   plan.data = std::min<std::uint64_t>(corpus_bytes, 128U << 20);
   return plan;
@@ -42,10 +44,11 @@ std::string MemoryPlan::text() const {
 
 void refuse_above(const MemoryPlan& plan, std::uint64_t available) {
   if (plan.total() <= available) return;
-  throw base::Error(
-      fmt::format("the run needs about {} of memory and {} is available ({}); lower --batch (raise --accum), --seq-len, engram_rows "
-                  "(--set), or the model",
-                  base::human_bytes(plan.total()), base::human_bytes(available), plan.text()));
+  throw base::Error(fmt::format(
+      "the run needs about {} of memory and {} is available ({}); {}lower --batch (raise --accum), --seq-len, engram_rows (--set), or the "
+      "model",
+      base::human_bytes(plan.total()), base::human_bytes(available), plan.text(),
+      plan.recompute ? "" : "keep less for the backward pass: --set recompute=true, "));
 }
 
 }  // namespace dormouse::train

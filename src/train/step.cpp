@@ -72,6 +72,7 @@ StepResult Trainer::step(const StepData& data, const optim::Rates& rates, bool w
     input.targets = part.targets;
     network::LoopOptions options;
     options.want_stats = want_stats;
+    options.recompute = config_.train.recompute;
     auto output = network::loop(tape, config_.model, parameters_, input, options);
     result.nats += share * mean(output.final_nats);
     for (const auto& iteration : output.nats) result.rec_nats += share * mean(iteration) / static_cast<double>(output.nats.size());

@@ -55,6 +55,62 @@ TEST(Tape, TheSameParameterIsTheSameVarWithinATape) {
   EXPECT_EQ(a.grad().bytes(), w.grad.bytes());
 }
 
+// A segment whose values h, y are both used outside, and h inside as well: silu(x W) = h, h W = y.
+struct Segment {
+  Parameter w = parameter({6, 6}, 5);
+  Parameter scale = parameter({6, 6}, 6);
+  int runs = 0;
+
+  void pass(bool again, bool record = true) {
+    w.zero_grad();
+    scale.zero_grad();
+    Tape tape(record);
+    const Var x = matmul(tape, tape.constant(normal({9, 6}, 7)), tape.parameter(scale));
+    const auto run = [this, &tape, x] {
+      ++runs;
+      const Var h = silu(tape, matmul(tape, x, tape.parameter(w)));
+      return std::vector<Var>{h, matmul(tape, h, tape.parameter(w)), Var()};
+    };
+    const auto made = again ? tape.recompute(run) : run();
+    EXPECT_FALSE(made[2].defined());
+    const Var loss = mean(tape, mean_of(tape, std::vector<Var>{matmul(tape, made[0], tape.parameter(w)), made[1], x}));
+    if (record) tape.backward(loss);
+  }
+};
+
+TEST(Tape, ARecomputedSegmentRunsTwiceAndGivesTheSameBits) {
+  Segment kept, recomputed;
+  kept.pass(false);
+  recomputed.pass(true);
+  EXPECT_EQ(recomputed.runs, 2);
+  for (std::int64_t i = 0; i < kept.w.grad.size(); ++i) {
+    EXPECT_EQ(kept.w.grad.at(i), recomputed.w.grad.at(i));
+    EXPECT_EQ(kept.scale.grad.at(i), recomputed.scale.grad.at(i));
+    EXPECT_NE(kept.scale.grad.at(i), 0);
+  }
+  Segment unrecorded;
+  unrecorded.pass(true, false);
+  EXPECT_EQ(unrecorded.runs, 1);
+}
+
+TEST(Tape, AFailingSegmentLeavesATapeThatRecordsAndOneThatFailsInBackwardLeavesItEmpty) {
+  Parameter w = parameter({4, 4}, 8);
+  Tape tape;
+  const Var x = tape.constant(normal({3, 4}, 9));
+  EXPECT_THROW(tape.recompute([]() -> std::vector<Var> { throw base::Error("no"); }), base::Error);
+  EXPECT_TRUE(tape.recording());
+  int runs = 0;
+  const auto made = tape.recompute([&] {
+    const Var y = silu(tape, matmul(tape, x, tape.parameter(w)));
+    if (++runs == 2) throw base::Error("no");
+    return std::vector<Var>{y};
+  });
+  EXPECT_THROW(tape.backward(mean(tape, made[0])), base::Error);
+  w.zero_grad();
+  tape.backward(mean(tape, matmul(tape, x, tape.parameter(w))));
+  EXPECT_EQ(runs, 2);
+}
+
 TEST(Tape, WithoutRecordingNothingWantsAGradientAndNothingIsKept) {
   Parameter w = parameter({64, 64}, 4);
   Tape tape(false);

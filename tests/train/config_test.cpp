@@ -52,7 +52,8 @@ TEST(Config, AnAbsentKeyOfASavedConfigHasItsFrozenMeaningOrIsAnError) {
   const std::map<std::string, std::string> frozen = {{"expert_init", "expert_init = \"one\""},
                                                      {"mult_dense", "mult_dense = 1.0"},
                                                      {"tensorboard", "tensorboard = false"},
-                                                     {"memory_reset", "memory_reset = false"}};
+                                                     {"memory_reset", "memory_reset = false"},
+                                                     {"recompute", "recompute = false"}};
   const std::string whole = write_config(resolve_new(with({})));
   std::istringstream lines(whole);
   std::size_t keys = 0, found = 0;

@@ -1,5 +1,4 @@
-// A long run needs no more memory than a short one, with evaluations, saves and logging on the way. The first evaluation asks for
-// blocks of its own, which stay.
+// How much memory a run takes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,11 +6,14 @@
 
 #include "base/threads.h"
 #include "support.h"
+#include "train/plan.h"
 #include "train/run.h"
+#include "train/step.h"
 
 namespace dormouse::train {
 namespace {
 
+// With evaluations, saves and logging on the way. The first evaluation asks for blocks of its own, which stay.
 TEST(Memory, PrivateBytesStayFlatWithinOnePercentOverTwoThousandSteps) {
   const testing::TemporaryDirectory directory;
   const auto request = testing::small_request(
@@ -32,6 +34,33 @@ TEST(Memory, PrivateBytesStayFlatWithinOnePercentOverTwoThousandSteps) {
   printf("private bytes over 2,000 steps: first %.0f, least %.0f, most %.0f, last %.0f\n", bytes.front(), *least, *most, bytes.back());
   EXPECT_LE(*most, 1.01 * bytes.front());
   EXPECT_GE(*least, 0.99 * bytes.front());
+}
+
+// Blocks stay in the pool, so private memory after a step is the most that the steps so far had in use.
+TEST(Memory, RecomputedIterationsTakeLessAsPlanned) {
+  RunConfig config = testing::small_config(8, 256);
+  config.model.d_model = 128;
+  config.model.d_ffn = 256;
+  config.model.n_heads = 4;
+  config.model.head_dim = 32;
+  config.model.max_iter = 8;
+  data::Batch batch{.rows = config.train.batch, .seq_len = config.train.seq_len, .bytes = {}};
+  const std::string text = testing::some_text(static_cast<std::size_t>(batch.rows * (batch.seq_len + 1)));
+  batch.bytes.assign(text.begin(), text.end());
+  const StepData data = make_step_data({batch}, config.model);
+  const auto start = base::private_memory();
+  const auto most = [&](bool recompute) {
+    config.train.recompute = recompute;
+    Trainer trainer(config, network::make_parameters(config.model, 1));
+    for (int i = 0; i < 2; ++i) trainer.step(data, {1e-3, 1e-3}, false);
+    const auto taken = static_cast<double>(base::private_memory() - start), planned = static_cast<double>(plan_memory(config, 0).total());
+    printf("recompute %d: %.1f MB, planned %.1f MB\n", recompute ? 1 : 0, taken / 1e6, planned / 1e6);
+    EXPECT_LT(taken, 1.15 * planned);
+    EXPECT_GT(taken, 0.5 * planned);
+    return taken;
+  };
+  const double less = most(true);
+  EXPECT_LT(less, 0.5 * most(false));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The gradient of the memory table: of this step's rows alone, though no step zeroes the whole table.
+// One step: the gradient of the memory table, iterations made again, products of whole numbers.
 #include "train/step.h"
 
 #include <gtest/gtest.h>
@@ -41,6 +41,28 @@ TEST(Step, TheGradientOfTheMemoryIsThatOfItsOwnRowsAndOfNoStepBefore) {
     }
   }
   EXPECT_GT(written, 0);
+}
+
+TEST(Step, RecomputingTheIterationsChangesNoBit) {
+  RunConfig config = testing::small_config(2, 40);
+  const StepData data = step_of(config, testing::some_text(400));
+  Trainer keeps(config, network::make_parameters(config.model, 1));
+  config.train.recompute = true;
+  Trainer recomputes(config, network::make_parameters(config.model, 1));
+  for (int step = 0; step < 5; ++step) {
+    const StepResult a = keeps.step(data, {3e-3, 3e-3}, true), b = recomputes.step(data, {3e-3, 3e-3}, true);
+    EXPECT_EQ(a.loss, b.loss) << step;
+    EXPECT_EQ(a.rec_nats, b.rec_nats) << step;
+    ASSERT_EQ(a.stats.size(), b.stats.size());
+    for (std::size_t n = 0; n < a.stats.size(); ++n) EXPECT_EQ(a.stats[n].u_rms, b.stats[n].u_rms) << n;
+    const auto ours = network::list(keeps.parameters(), config.model), theirs = network::list(recomputes.parameters(), config.model);
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      for (std::int64_t j = 0; j < ours[i]->value.size(); ++j) {
+        ASSERT_EQ(ours[i]->grad.at(j), theirs[i]->grad.at(j)) << ours[i]->name << " " << j;
+        ASSERT_EQ(ours[i]->value.at(j), theirs[i]->value.at(j)) << ours[i]->name << " " << j;
+      }
+    }
+  }
 }
 
 // i16 follows f32: the same losses within the rounding of its inputs, and not the very same.

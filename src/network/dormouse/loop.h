@@ -35,6 +35,7 @@ struct LoopOptions {
   std::int64_t depth = 0;    // 0 = max_iter
   bool want_logits = false;  // logits [b*t,256] of the mean readout
   bool want_stats = false;
+  bool recompute = false;      // each iteration is made again in backward instead of kept for it; same bits; not with a state
   LoopState* state = nullptr;  // in: state before the first byte; out: after the last. null = zeros, dropped
 };
 
@@ -46,6 +47,7 @@ struct LoopOutput {
   std::vector<IterationStats> stats;
 };
 
+// The tape's backward reads config and parameters again when options.recompute is set: they must outlive the tape.
 LoopOutput loop(autograd::Tape& tape, const ModelConfig& config, Parameters& parameters, const LoopInput& input,
                 const LoopOptions& options = {});
 
