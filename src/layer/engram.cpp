@@ -73,8 +73,8 @@ void engram_rows_step(const ops::OpTable<float>& table, const EngramWeights& w, 
 }
 
 void engram_step(const ops::OpTable<float>& table, std::int64_t rows, std::int64_t d, const float* key, const float* value, const float* u,
-                 Scratch& scratch, float* read) {
-  table.engram_read({.rows = rows, .d = d, .eps = kEngramNormEps}, key, value, u, read, scratch.take(rows * 4));
+                 float* read, float* saved) {
+  table.engram_read({.rows = rows, .d = d, .eps = kEngramNormEps}, key, value, u, read, saved);
 }
 
 }  // namespace dormouse::layer

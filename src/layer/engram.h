@@ -49,10 +49,10 @@ void for_each_matrix(const EngramWeights& w, const Visit& visit) {
   visit(w.value);
 }
 
-// Step form: slots [rows,3] -> key, value [rows,d]; then read [rows,d] from u [rows,d].
+// Step form: slots [rows,3] -> key, value [rows,d]; then read [rows,d] from u [rows,d], with space for saved [rows,4].
 void engram_rows_step(const ops::OpTable<float>& table, const EngramWeights& w, const tensor::Tensor& slots, Scratch& scratch, float* key,
                       float* value);
 void engram_step(const ops::OpTable<float>& table, std::int64_t rows, std::int64_t d, const float* key, const float* value, const float* u,
-                 Scratch& scratch, float* read);
+                 float* read, float* saved);
 
 }  // namespace dormouse::layer

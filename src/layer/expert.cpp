@@ -75,8 +75,10 @@ void experts_step(const ops::OpTable<float>& table, const std::vector<ExpertWeig
   product(&ExpertWeights::down, &SpectralWeights::u, hidden, f, read, down_rank);
   scale(&ExpertWeights::down, read, down_rank, gates + 3);
   product(&ExpertWeights::down, &SpectralWeights::v, read, down_rank, written, d);
-  std::copy_n(written, rows * d, y);
-  for (std::int64_t e = 1; e < count; ++e) table.axpy(rows * d, 1.0F, written + e * rows * d, y);
+  table.split(rows, count * rows * d, [&](std::int64_t begin, std::int64_t end) {
+    std::copy(written + begin * d, written + end * d, y + begin * d);
+    for (std::int64_t e = 1; e < count; ++e) table.axpy((end - begin) * d, 1.0F, written + (e * rows + begin) * d, y + begin * d);
+  });
 }
 
 }  // namespace dormouse::layer

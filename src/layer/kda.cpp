@@ -96,14 +96,20 @@ void kda_step(const ops::OpTable<float>& table, const KdaWeights& w, const KdaSh
   table.products(rows, {{{&w.q, z, raw_q}, {&w.k, z, raw_k}, {&w.v, z, v}, {&w.gate, z, gate}, {&w.decay_up, z, low}, {&w.beta, z, beta}}},
                  sweep);
   table.products(rows, {{{&w.decay_down, low, zeta}}}, sweep);
-  const ops::HeadNorm unit{.rows = units, .head_dim = hd, .eps = kKdaUnitEps};
-  table.silu_head_norm(unit, raw_q, q, inv);
-  table.silu_head_norm(unit, raw_k, k, inv);
-  table.silu(n, v, v);
-  table.decay({.rows = rows, .heads = shape.heads, .head_dim = hd, .g_min = kKdaDecayFloor}, zeta, w.a_log.data(), w.decay_bias.data(), g);
-  table.sigmoid(units, beta, beta);
-  table.kda_step({.batch = batch, .time = time, .heads = shape.heads, .head_dim = hd}, q, k, v, g, beta, state, o);
-  table.gated_head_norm({.rows = units, .head_dim = hd, .eps = kKdaOutputNormEps}, o, gate, w.norm.data(), gated, inv);
+  // Texts do not meet: from the projections to the gated outputs each is one piece.
+  table.split(batch, 8 * n, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t row = begin * time, unit = row * shape.heads, x = unit * hd, some = (end - begin) * time, count = some * shape.heads;
+    const ops::HeadNorm norm{.rows = count, .head_dim = hd, .eps = kKdaUnitEps};
+    table.silu_head_norm(norm, raw_q + x, q + x, inv + unit);
+    table.silu_head_norm(norm, raw_k + x, k + x, inv + unit);
+    table.silu(count * hd, v + x, v + x);
+    table.decay({.rows = some, .heads = shape.heads, .head_dim = hd, .g_min = kKdaDecayFloor}, zeta + x, w.a_log.data(),
+                w.decay_bias.data(), g + x);
+    table.sigmoid(count, beta + unit, beta + unit);
+    table.kda_step({.batch = end - begin, .time = time, .heads = shape.heads, .head_dim = hd}, q + x, k + x, v + x, g + x, beta + unit,
+                   state + begin * shape.heads * hd * hd, o + x);
+    table.gated_head_norm({.rows = count, .head_dim = hd, .eps = kKdaOutputNormEps}, o + x, gate + x, w.norm.data(), gated + x, inv + unit);
+  });
   table.products(rows, {{{&w.out, gated, y}}}, sweep);
 }
 

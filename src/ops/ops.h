@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -94,6 +95,10 @@ struct OpTable {
   std::string_view name;  // "reference", "cpu", "cpu-portable"
 
   void (*gemm)(const Gemm&, const T* a, const T* b, T* c);
+  // body(begin, end) over [0, n), a range for each thread if `elements` of work are worth it. Inside, ops stay on their thread; where there
+  // is one range alone, as for n = 1, they are split themselves.
+  void (*split)(std::int64_t n, std::int64_t elements, const std::function<void(std::int64_t begin, std::int64_t end)>& body);
+
   // y = x W of several narrow matrices side by side (ops/narrow.h)
   void (*products)(std::int64_t rows, std::span<const Product<T>> list, Sweep sweep);
 

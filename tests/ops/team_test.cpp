@@ -28,6 +28,26 @@ std::int64_t sum_to(std::int64_t n) {
   return sum;
 }
 
+TEST_F(TeamTest, SplitGivesEveryIndexOnceAndThrowsWhatABodyThrew) {
+  for (const int threads : {1, 2, 3}) {
+    omp_set_num_threads(threads);
+    Team::awake([&] {
+      for (const std::int64_t n : {0, 1, 2, 7}) {
+        for (const std::int64_t elements : {std::int64_t{1}, kSerialElements}) {
+          std::vector<int> times(static_cast<std::size_t>(n), 0);
+          split(n, elements, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) ++times[static_cast<std::size_t>(i)];
+            EXPECT_EQ(team_size(), n == 1 || elements == 1 ? threads : 1);
+          });
+          EXPECT_EQ(times, std::vector<int>(static_cast<std::size_t>(n), 1));
+        }
+      }
+      EXPECT_THROW(split(7, kSerialElements, [](std::int64_t, std::int64_t) { throw std::runtime_error("no"); }), std::runtime_error);
+      EXPECT_EQ(sum_to(10), 45);
+    });
+  }
+}
+
 TEST_F(TeamTest, ThousandsOfPiecesAreEachDoneOnceByEveryThread) {
   for (const int threads : {1, 2, 3}) {
     omp_set_num_threads(threads);

@@ -23,22 +23,27 @@ void step(const ops::OpTable<float>& table, const Weights& w, const StepInput& i
   }
   const std::int64_t d = config.d_model, width = w.controller_u.n(), gate_width = 3 + config.n_experts;
   const layer::KdaShape heads{.d = d, .heads = config.n_heads, .head_dim = config.head_dim};
-  const ops::RmsNorm norm{.rows = rows, .d = d, .eps = config.norm_eps};
   scratch.restart();
   const auto buffer = [&](std::int64_t columns) { return scratch.take(rows * columns); };
   float *h = buffer(d), *u = buffer(d), *z = buffer(d), *attention = buffer(d), *memory = buffer(d), *dense = buffer(d), *ffn = buffer(d),
         *mean = buffer(d), *key = buffer(d), *value = buffer(d), *inv = buffer(1), *c0 = buffer(width), *c = buffer(width),
-        *gate = buffer(gate_width);
+        *gate = buffer(gate_width), *memory_saved = buffer(4);
   std::fill_n(mean, rows * d, 0.0F);
 
   w.embedding.gather(std::vector<std::uint32_t>(input.bytes.begin(), input.bytes.end()), h);
   table.products(rows, {{{&w.controller_h0, h, c0}}}, ops::Sweep::forward);
   if (config.use_engram) layer::engram_rows_step(table, w.engram, layer::engram_slots(input.keys, config.engram_rows), scratch, key, value);
 
+  // What iteration n reads, rows [begin, end): u, its norm z and the memory.
+  const auto enter = [&](std::int64_t n, std::int64_t begin, std::int64_t end) {
+    const std::int64_t x = begin * d;
+    table.add_row(end - begin, d, h + x, &w.iteration_embedding[static_cast<std::size_t>(n * d)], u + x);
+    table.rms_norm({.rows = end - begin, .d = d, .eps = config.norm_eps}, u + x, w.loop_norm.data(), z + x, inv + begin);
+    if (config.use_engram) layer::engram_step(table, end - begin, d, key + x, value + x, u + x, memory + x, memory_saved + 4 * begin);
+  };
+  table.split(rows, 4 * rows * d, [&](std::int64_t begin, std::int64_t end) { enter(0, begin, end); });
   for (std::int64_t n = 0; n < depth; ++n) {
     const layer::Scratch::Frame frame(scratch);
-    table.add_row(rows, d, h, &w.iteration_embedding[static_cast<std::size_t>(n * d)], u);
-    table.rms_norm(norm, u, w.loop_norm.data(), z, inv);
     table.products(rows, {{{&w.controller_u, u, c}}}, ops::Sweep::forward);
     table.axpy(rows * width, 1.0F, c0, c);
     table.gates({.rows = rows,
@@ -53,25 +58,26 @@ void step(const ops::OpTable<float>& table, const Weights& w, const StepInput& i
       float* kda_state = state.kda[static_cast<std::size_t>(n)].data<float>() + input.first * heads.heads * heads.head_dim * heads.head_dim;
       layer::kda_step(table, w.attention, heads, input.batch, input.time, z, sweep, kda_state, scratch, attention);
     };
-    const auto remember = [&] {
-      if (config.use_engram) layer::engram_step(table, rows, d, key, value, u, scratch, memory);
-      table.products(rows, {{{&w.memory_dense, z, dense}}}, ops::Sweep::forward);
-    };
+    const auto read_dense = [&] { table.products(rows, {{{&w.memory_dense, z, dense}}}, ops::Sweep::forward); };
     const auto blend = [&] { layer::experts_step(table, w.experts, rows, z, gate, gate_width, scratch, ffn); };
     // The weights of an iteration outgrow a core's cache, and what was read last is in it still: every other iteration goes the other way.
     if (n % 2 == 0) {
       attend(ops::Sweep::backward);
       blend();
-      remember();
+      read_dense();
     } else {
-      remember();
+      read_dense();
       blend();
       attend(ops::Sweep::forward);
     }
 
-    table.residual({.rows = rows, .d = d, .gate_width = gate_width}, u, w.residual_scale.data(), gate, config.use_kda ? attention : nullptr,
-                   config.use_engram ? memory : nullptr, dense, ffn, h);
-    table.axpy(rows * d, 1.0F / static_cast<float>(depth), h, mean);
+    table.split(rows, 8 * rows * d, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t x = begin * d;
+      table.residual({.rows = end - begin, .d = d, .gate_width = gate_width}, u + x, w.residual_scale.data(), gate + begin * gate_width,
+                     config.use_kda ? attention + x : nullptr, config.use_engram ? memory + x : nullptr, dense + x, ffn + x, h + x);
+      table.axpy((end - begin) * d, 1.0F / static_cast<float>(depth), h + x, mean + x);
+      if (n + 1 < depth) enter(n + 1, begin, end);
+    });
   }
 
   // OutProj is linear: the mean of the readouts is the readout of the mean.

@@ -379,29 +379,57 @@ class RoundedInputs {
  public:
   struct Input {
     const float* x;
-    std::int64_t k;
-    bool codes;
-    Digits digits = {};  // for a matrix of codes
-    Wholes wholes = {};  // for one of bf16
+    std::int64_t rows, k;
+    bool codes;                                            // for matrices of codes, else of bf16
+    float* scale = nullptr;                                // codes: [rows]; else [rows, blocks of k]
+    std::int8_t *high = nullptr, *low = nullptr;           // codes: [rows, padded]
+    std::int32_t *sum_high = nullptr, *sum_low = nullptr;  // codes: [rows]
+    std::int16_t* whole = nullptr;                         // bf16: [rows, padded]
+
+    std::int64_t padded() const { return round_up(k, 16); }
+    std::int64_t blocks() const { return I16Blocks(k).count; }
+    std::int64_t bytes() const { return rows * (2 * padded() + (codes ? 12 : 4 * blocks())); }
+    Digits digits() const { return {rows, padded(), high, low, scale, sum_high, sum_low}; }
+    Wholes wholes() const { return {rows, padded(), whole, scale}; }
+
+    void place(std::byte* space) {
+      scale = reinterpret_cast<float*>(space + 2 * rows * padded());
+      if (codes) {
+        high = reinterpret_cast<std::int8_t*>(space);
+        low = high + rows * padded();
+        sum_high = reinterpret_cast<std::int32_t*>(scale + rows);
+        sum_low = sum_high + rows;
+      } else {
+        whole = reinterpret_cast<std::int16_t*>(space);
+      }
+    }
+    void round(std::int64_t r) const {
+      const std::int64_t at = r * padded();
+      if (codes) {
+        scale[r] = HWY_DYNAMIC_DISPATCH(DigitsOf)(k, padded(), x + r * k, high + at, low + at, sum_high + r, sum_low + r);
+      } else {
+        HWY_DYNAMIC_DISPATCH(WholesOf)(k, padded(), x + r * k, whole + at, scale + r * blocks());
+      }
+    }
   };
 
   RoundedInputs(std::int64_t rows, std::span<const Product<float>> products) {
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0, elements = 0;
     for (const auto& p : products) {
       if (p.w->type() == Narrow::f32 || find(p) != nullptr) continue;
-      inputs_.push_back({p.x, p.w->k(), has_codes(p.w->type())});
-      bytes += rows * bytes_of_row(inputs_.back());
+      inputs_.push_back({.x = p.x, .rows = rows, .k = p.w->k(), .codes = has_codes(p.w->type())});
+      bytes += inputs_.back().bytes();
+      elements += rows * p.w->k();
     }
     if (inputs_.empty()) return;
-    auto* next = static_cast<std::byte*>(scratch_bytes(Slot::convert_a, static_cast<std::size_t>(bytes)));
+    auto* space = static_cast<std::byte*>(scratch_bytes(Slot::convert_a, static_cast<std::size_t>(bytes)));
     for (Input& input : inputs_) {
-      if (input.codes) {
-        round_to_digits(input, rows, next);
-      } else {
-        round_to_wholes(input, rows, next);
-      }
-      next += rows * bytes_of_row(input);
+      input.place(space);
+      space += input.bytes();
     }
+    for_ranges(static_cast<std::int64_t>(inputs_.size()) * rows, 1, elements, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) inputs_[static_cast<std::size_t>(i / rows)].round(i % rows);
+    });
   }
   const Input* find(const Product<float>& p) const {
     for (const Input& input : inputs_) {
@@ -411,37 +439,6 @@ class RoundedInputs {
   }
 
  private:
-  static std::int64_t padded_of(std::int64_t k) { return round_up(k, 16); }
-  static std::int64_t bytes_of_row(const Input& input) {
-    return 2 * padded_of(input.k) + (input.codes ? 12 : 4 * I16Blocks(input.k).count);
-  }
-
-  static void round_to_digits(Input& input, std::int64_t rows, std::byte* space) {
-    const std::int64_t padded = padded_of(input.k);
-    auto* high = reinterpret_cast<std::int8_t*>(space);
-    auto* low = high + rows * padded;
-    auto* scale = reinterpret_cast<float*>(low + rows * padded);
-    auto* sum_high = reinterpret_cast<std::int32_t*>(scale + rows);
-    auto* sum_low = sum_high + rows;
-    input.digits = {rows, padded, high, low, scale, sum_high, sum_low};
-    const auto kernel = HWY_DYNAMIC_DISPATCH(DigitsOf);
-    for_ranges(rows, 1, rows * input.k, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r)
-        scale[r] = kernel(input.k, padded, input.x + r * input.k, high + r * padded, low + r * padded, sum_high + r, sum_low + r);
-    });
-  }
-
-  static void round_to_wholes(Input& input, std::int64_t rows, std::byte* space) {
-    const std::int64_t padded = padded_of(input.k), blocks = I16Blocks(input.k).count;
-    auto* whole = reinterpret_cast<std::int16_t*>(space);
-    auto* scale = reinterpret_cast<float*>(whole + rows * padded);
-    input.wholes = {rows, padded, whole, scale};
-    const auto kernel = HWY_DYNAMIC_DISPATCH(WholesOf);
-    for_ranges(rows, 1, rows * input.k, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) kernel(input.k, padded, input.x + r * input.k, whole + r * padded, scale + r * blocks);
-    });
-  }
-
   std::vector<Input> inputs_;
 };
 
@@ -462,9 +459,9 @@ void products(std::int64_t rows, std::span<const Product<float>> list, Sweep swe
     if (list[i].w->type() == Narrow::f32) {
       float_strips(range, rows, list[i].x);
     } else if (const auto* input = inputs.find(list[i]); input->codes) {
-      dot_strips(range, input->digits);
+      dot_strips(range, input->digits());
     } else {
-      whole_strips(range, input->wholes);
+      whole_strips(range, input->wholes());
     }
   };
   const auto matrix = [&](std::size_t i) -> const NarrowMatrix& { return *list[i].w; };

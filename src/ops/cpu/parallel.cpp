@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <new>
 
 namespace dormouse::ops::cpu {
@@ -32,6 +34,20 @@ void* scratch_bytes(Slot slot, std::size_t bytes) {
     buffer.size = size;
   }
   return buffer.data.get();
+}
+
+void split(std::int64_t n, std::int64_t elements, const std::function<void(std::int64_t begin, std::int64_t end)>& body) {
+  std::exception_ptr error;
+  std::mutex mutex;
+  for_ranges(n, 1, elements, [&](std::int64_t begin, std::int64_t end) {
+    try {
+      body(begin, end);
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      if (error == nullptr) error = std::current_exception();
+    }
+  });
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 Partials::Partials(const RowBlocks& blocks, std::int64_t width)

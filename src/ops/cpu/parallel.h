@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "base/threads.h"
 #include "ops/cpu/team.h"
@@ -65,6 +66,9 @@ void for_ranges(std::int64_t n, std::int64_t grain, std::int64_t elements, const
     if (begin < end) body(begin, end);
   });
 }
+
+// The same for a body that may throw: what the first range that failed threw is thrown when all are done.
+void split(std::int64_t n, std::int64_t elements, const std::function<void(std::int64_t begin, std::int64_t end)>& body);
 
 // A grid of rows by columns (both > 0), for results whose elements do not meet: rows are cut first, columns only where there are fewer rows
 // than threads.

@@ -1,5 +1,6 @@
 #include "ops/cpu/kda.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/parallel.h"
 #include "ops/cpu_level.h"
 #include "ops/ops.h"
 
@@ -19,6 +20,7 @@ OpTable<float> make_table(bool portable) {
     table.hidden_backward = cpu::hidden_onednn_backward;
   }
 #endif
+  table.split = cpu::split;
   table.products = cpu::products;
   table.gather = cpu::gather;
   table.gather_backward = cpu::gather_backward;

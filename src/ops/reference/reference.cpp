@@ -19,6 +19,7 @@ const OpTable<T>& reference_table() {
   static constexpr OpTable<T> kTable{
       .name = "reference",
       .gemm = reference::gemm<T>,
+      .split = [](std::int64_t n, std::int64_t, const auto& body) { body(0, n); },
       .products = reference::products<T>,
       .gather = reference::gather<T>,
       .gather_backward = reference::gather_backward<T>,
