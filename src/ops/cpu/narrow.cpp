@@ -29,31 +29,36 @@ constexpr std::int64_t kStrip = NarrowMatrix::kStrip;
 constexpr int kLanes = static_cast<int>(HWY_LANES(float));
 constexpr int kVectors = static_cast<int>(kStrip) / kLanes;
 
-// Of both kernels of pass_all() below: as many sums as there are registers for.
+// Of all kernels of pass_all() below. A pass has as many sums under way as there are registers for: where its strips have more columns, it
+// goes through them once for every share of their vectors.
 struct Passes {
 #if HWY_TARGET <= HWY_AVX3
-  static constexpr int kStripsAlone = 4, kRowsTogether = 8;
+  static constexpr int kStripsAlone = 4, kStripsOfSome = 2, kRowsTogether = 8, kMostSums = 16;
 #elif HWY_TARGET <= HWY_AVX2
-  static constexpr int kStripsAlone = 2, kRowsTogether = 2;
+  static constexpr int kStripsAlone = 2, kStripsOfSome = 1, kRowsTogether = 4, kMostSums = 8;
 #else
-  static constexpr int kStripsAlone = 1, kRowsTogether = 1;
+  static constexpr int kStripsAlone = 1, kStripsOfSome = 1, kRowsTogether = 1, kMostSums = 8;
 #endif
-  static constexpr int strips_of(int rows) { return rows == 1 ? kStripsAlone : rows < kRowsTogether ? 2 : 1; }
+  static constexpr int strips_of(int rows) { return rows == 1 ? kStripsAlone : rows < kRowsTogether ? kStripsOfSome : 1; }
+  // Vectors of a strip at once.
+  static constexpr int vectors_of(int rows, int strips) { return std::min(kVectors, std::max(1, kMostSums / (rows * strips))); }
 };
 
-// to [32], or its first `columns`.
+// to [kCount lanes], or its first `columns`, none when negative.
+template <int kCount>
 HWY_INLINE void store_row(const V* sums, float* to, std::int64_t columns) {
   const Full d;
-  HWY_ALIGN float tile[kStrip];
-  float* place = columns >= kStrip ? to : tile;
+  constexpr std::int64_t kWidth = kCount * kLanes;
+  HWY_ALIGN float tile[kWidth];
+  float* place = columns >= kWidth ? to : tile;
 #pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, place + v * kLanes);
-  if (place == tile) std::copy_n(tile, columns, to);
+  for (int v = 0; v < kCount; ++v) hn::StoreU(sums[v], d, place + v * kLanes);
+  if (place == tile) std::copy_n(tile, std::max<std::int64_t>(columns, 0), to);
 }
 
-// sums += factor w over steps of k, in every column of kStrips strips and every row of kRows: w are the vectors of the first strip's row,
-// those of the next strip `next` bytes on; factor(r, i) is that of row r at step i.
-template <int kRows, int kStrips, class Factor, class Add, class Sum>
+// sums += factor w over steps of k, in kCount vectors of columns of kStrips strips and every row of kRows: w is the first of them in the
+// first strip's row, those of the next strip `next` bytes on; factor(r, i) is that of row r at step i.
+template <int kRows, int kStrips, int kCount, class Factor, class Add, class Sum>
 HWY_INLINE void add_steps(std::int64_t steps, const std::byte* w, std::size_t next, const Factor& factor, const Add& add, Sum* sums) {
   constexpr std::size_t kBytes = sizeof(float) * static_cast<std::size_t>(kLanes);
   for (std::int64_t i = 0; i < steps; ++i) {
@@ -64,8 +69,8 @@ HWY_INLINE void add_steps(std::int64_t steps, const std::byte* w, std::size_t ne
       for (int r = 0; r < kRows; ++r) {
         const Sum x = factor(r, i);
 #pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) {
-          Sum& sum = sums[(r * kStrips + s) * kVectors + v];
+        for (int v = 0; v < kCount; ++v) {
+          Sum& sum = sums[(r * kStrips + s) * kCount + v];
           sum = add(x, at + static_cast<std::size_t>(v) * kBytes, sum);
         }
       }
@@ -74,29 +79,44 @@ HWY_INLINE void add_steps(std::int64_t steps, const std::byte* w, std::size_t ne
   }
 }
 
-// f32: strips [strip, strip + kStrips) and rows [row, row + kRows).
-struct Floats : Passes {
+// What the passes of the three kernels share: strips [strip, strip + kStrips) of rows [row, row + kRows), from column `first` of a strip
+// on kCount vectors at once.
+template <class Kernel>
+struct InShares : Passes {
+  template <int kRows, int kStrips>
+  HWY_NOINLINE void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
+    constexpr int kCount = vectors_of(kRows, kStrips);
+    V y[kRows * kStrips * kCount];
+    for (std::int64_t first = 0; first < kStrip; first += kCount * kLanes) {
+      static_cast<const Kernel*>(this)->template sum<kRows, kStrips, kCount>(*range.w, strip, first, row, y);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows * kStrips; ++i) {
+        const std::int64_t j = (strip + i % kStrips) * kStrip + first;
+        store_row<kCount>(y + i * kCount, range.y + (row + i / kStrips) * range.w->n() + j, range.w->n() - j);
+      }
+    }
+  }
+};
+
+struct Floats : InShares<Floats> {
   const float* x;
   explicit Floats(const float* rows) : x(rows) {}
 
-  template <int kRows, int kStrips>
-  HWY_NOINLINE void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
+  template <int kRows, int kStrips, int kCount>
+  HWY_INLINE void sum(const NarrowMatrix& w, std::int64_t strip, std::int64_t first, std::int64_t row, V* y) const {
     const Full d;
-    const std::int64_t k = range.w->k(), n = range.w->n();
-    V sums[kRows * kStrips * kVectors];
+    const std::int64_t k = w.k();
+    V sums[kRows * kStrips * kCount];
 #pragma GCC unroll 32
-    for (V& sum : sums) sum = hn::Zero(d);
+    for (V& one : sums) one = hn::Zero(d);
     const float* xr = x + row * k;
-    add_steps<kRows, kStrips>(
-        k, range.w->strip(strip), range.w->strip_bytes(), [&](int r, std::int64_t i) HWY_ATTR { return hn::Set(d, xr[r * k + i]); },
-        [&](V factor, const std::byte* w, V sum)
-            HWY_ATTR { return hn::MulAdd(factor, hn::LoadU(d, reinterpret_cast<const float*>(w)), sum); },
+    add_steps<kRows, kStrips, kCount>(
+        k, w.strip(strip) + first * 4, w.strip_bytes(), [&](int r, std::int64_t i) HWY_ATTR { return hn::Set(d, xr[r * k + i]); },
+        [&](V factor, const std::byte* at, V one)
+            HWY_ATTR { return hn::MulAdd(factor, hn::LoadU(d, reinterpret_cast<const float*>(at)), one); },
         sums);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows * kStrips; ++i) {
-      const std::int64_t j = (strip + i % kStrips) * kStrip;
-      store_row(sums + i * kVectors, range.y + (row + i / kStrips) * n + j, n - j);
-    }
+#pragma GCC unroll 32
+    for (int i = 0; i < kRows * kStrips * kCount; ++i) y[i] = sums[i];
   }
 };
 
@@ -114,125 +134,145 @@ HWY_INLINE hn::Vec<Ints> add_pair_products(hn::Vec<Ints> a, hn::Vec<Ints> b, hn:
 #endif
 }
 
-// bf16: strips [strip, strip + kStrips) and rows [row, row + kRows).
-struct Pairs : Passes {
+// Two neighbours, in every lane.
+HWY_INLINE hn::Vec<Ints> pair_at(const std::int16_t* x) {
+  std::int32_t pair;
+  std::copy_n(reinterpret_cast<const char*>(x), 4, reinterpret_cast<char*>(&pair));
+  return hn::Set(Ints(), pair);
+}
+
+// bf16.
+struct Pairs : InShares<Pairs> {
   const Wholes& x;
   explicit Pairs(const Wholes& rows) : x(rows) {}
 
-  template <int kRows, int kStrips>
-  HWY_NOINLINE void pass(const StripRange& range, std::int64_t strip, std::int64_t row) const {
+  template <int kRows, int kStrips, int kCount>
+  HWY_INLINE void sum(const NarrowMatrix& w, std::int64_t strip, std::int64_t first, std::int64_t row, V* y) const {
     const Full d;
     const Ints di;
-    const std::int64_t n = range.w->n();
-    const I16Blocks blocks(range.w->k());
-    const std::byte* panel = range.w->strip(strip);
-    const float* scales = range.w->scales().data() + strip * kStrip;
+    const I16Blocks blocks(w.k());
+    const std::byte* panel = w.strip(strip) + first * 4;
+    const float* scales = w.scales().data() + strip * kStrip + first;
     const std::int16_t* factors = x.whole + row * x.padded;
-    V y[kRows * kStrips * kVectors];
-    for (V& one : y) one = hn::Zero(d);
+    constexpr int kSums = kRows * kStrips * kCount;
+    for (int i = 0; i < kSums; ++i) y[i] = hn::Zero(d);
     for (std::int64_t block = 0; block < blocks.count; ++block) {
-      hn::Vec<Ints> sums[kRows * kStrips * kVectors];
+      hn::Vec<Ints> sums[kSums];
 #pragma GCC unroll 32
-      for (auto& sum : sums) sum = hn::Zero(di);
+      for (auto& one : sums) one = hn::Zero(di);
       const std::int64_t steps = ceil_div(blocks.depth(block), 2);
-      add_steps<kRows, kStrips>(
-          steps, panel, range.w->strip_bytes(),
-          [&](int r, std::int64_t i) HWY_ATTR {
-            std::int32_t pair;
-            std::copy_n(reinterpret_cast<const char*>(factors + r * x.padded + 2 * i), 4, reinterpret_cast<char*>(&pair));
-            return hn::Set(di, pair);
-          },
-          [&](hn::Vec<Ints> pair, const std::byte* w, hn::Vec<Ints> sum)
-              HWY_ATTR { return add_pair_products(pair, hn::LoadU(di, reinterpret_cast<const std::int32_t*>(w)), sum); },
+      add_steps<kRows, kStrips, kCount>(
+          steps, panel, w.strip_bytes(), [&](int r, std::int64_t i) HWY_ATTR { return pair_at(factors + r * x.padded + 2 * i); },
+          [&](hn::Vec<Ints> pair, const std::byte* at, hn::Vec<Ints> one)
+              HWY_ATTR { return add_pair_products(pair, hn::LoadU(di, reinterpret_cast<const std::int32_t*>(at)), one); },
           sums);
 #pragma GCC unroll 32
-      for (int i = 0; i < kRows * kStrips * kVectors; ++i) {
-        const std::int64_t r = row + i / (kStrips * kVectors), c = i % (kStrips * kVectors) * kLanes;
-        const V scale = hn::Mul(hn::Set(d, x.scale[r * blocks.count + block]), hn::LoadU(d, scales + c));
+      for (int i = 0; i < kSums; ++i) {
+        const std::int64_t r = row + i / (kStrips * kCount), s = i / kCount % kStrips;
+        const V scale = hn::Mul(hn::Set(d, x.scale[r * blocks.count + block]), hn::LoadU(d, scales + s * kStrip + i % kCount * kLanes));
         y[i] = hn::MulAdd(hn::ConvertTo(d, sums[i]), scale, y[i]);
       }
       panel += steps * 4 * kStrip;
-      scales += range.w->strips() * kStrip;
+      scales += w.strips() * kStrip;
       factors += blocks.size;
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows * kStrips; ++i) {
-      const std::int64_t j = (strip + i % kStrips) * kStrip;
-      store_row(y + i * kVectors, range.y + (row + i / kStrips) * n + j, n - j);
+  }
+};
+
+// int8, ternary, without VPDPBUSD: codes become 16-bit whole numbers, once for all rows of a pass.
+template <bool kTernary>
+struct Codes : InShares<Codes<kTernary>> {
+  const Wholes& x;  // of each four neighbours the middle two have changed places
+  explicit Codes(const Wholes& rows) : x(rows) {}
+
+  template <int kRows, int kStrips, int kCount>
+  HWY_INLINE void sum(const NarrowMatrix& w, std::int64_t strip, std::int64_t first, std::int64_t row, V* y) const {
+    const Full d;
+    const Ints di;
+    constexpr std::int64_t kGroups = 512 / 4;  // of four rows of W: 512 products of 127 and 32,512 stay below 2^31
+    constexpr int kSums = kRows * kStrips * kCount, kPart = kTernary ? 4 : 1;  // groups in one load
+    const std::int64_t groups = ceil_div(w.k(), 4);
+    const std::byte* panel = w.strip(strip) + first * 4;
+    const std::size_t next = w.strip_bytes(), bytes = 4 * static_cast<std::size_t>(kLanes);
+    const std::int64_t padded = x.padded;
+    const std::int16_t* factors = x.whole + row * padded;
+    HWY_ALIGN double totals[kSums * kLanes];
+    HWY_ALIGN std::int32_t some[kSums * kLanes];
+    for (std::int64_t begin = 0; begin == 0 || begin < groups; begin += kGroups) {
+      hn::Vec<Ints> sums[kSums];
+#pragma GCC unroll 32
+      for (auto& one : sums) one = hn::Zero(di);
+      const std::int64_t end = std::min(groups, begin + kGroups);
+      for (std::int64_t g = begin; g < end; g += kPart) {
+#pragma GCC unroll 4
+        for (int part = 0; part < kPart; ++part) {
+#pragma GCC unroll 8
+          for (int c = 0; c < kStrips * kCount; ++c) {
+            const std::byte* at = panel + static_cast<std::size_t>(c / kCount) * next + static_cast<std::size_t>(c % kCount) * bytes;
+            const auto stored = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(at));
+            const auto even = pair_of(stored, 2 * part), odd = pair_of(stored, 2 * part + 8);
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) {
+              const std::int16_t* factor = factors + r * padded + 4 * part;
+              auto& one = sums[r * kStrips * kCount + c];
+              one = add_pair_products(even, pair_at(factor), one);
+              one = add_pair_products(odd, pair_at(factor + 2), one);
+            }
+          }
+        }
+        factors += 4 * kPart;
+        panel += 4 * kStrip;
+      }
+      if (groups <= kGroups) {
+#pragma GCC unroll 32
+        for (int i = 0; i < kSums; ++i) y[i] = hn::ConvertTo(d, sums[i]);
+        break;
+      }
+#pragma GCC unroll 32
+      for (int i = 0; i < kSums; ++i) hn::Store(sums[i], di, some + i * kLanes);
+      for (int i = 0; i < kSums * kLanes; ++i) totals[i] = (begin == 0 ? 0 : totals[i]) + some[i];
     }
+    if (groups > kGroups) {
+      HWY_ALIGN float rounded[kSums * kLanes];
+      for (int i = 0; i < kSums * kLanes; ++i) rounded[i] = static_cast<float>(totals[i]);
+      for (int i = 0; i < kSums; ++i) y[i] = hn::Load(d, rounded + i * kLanes);
+    }
+    for (int i = 0; i < kSums; ++i) {
+      const std::int64_t column = (strip + i / kCount % kStrips) * kStrip + first + i % kCount * kLanes;
+      HWY_ALIGN float scales[kLanes] = {};
+      const auto existing = std::clamp<std::int64_t>(w.n() - column, 0, kLanes);
+      std::copy_n(w.scales().data() + std::min(column, w.n()), existing, scales);
+      y[i] = hn::Mul(y[i], hn::Mul(hn::Set(d, x.scale[row + i / (kStrips * kCount)]), hn::Load(d, scales)));
+    }
+  }
+
+ private:
+  // The codes of two rows of W, those whose stored bits begin at `bit` and `bit` + 16.
+  static HWY_INLINE hn::Vec<Ints> pair_of(hn::Vec<Ints> stored, int bit) {
+    const hn::RebindToUnsigned<Ints> du;
+    const auto bits = hn::BitCast(Ints(), hn::ShiftRightSame(hn::BitCast(du, stored), bit));
+    const auto codes = hn::And(bits, hn::Set(Ints(), kTernary ? 0x00030003 : 0x00ff00ff));
+#if HWY_TARGET == HWY_SCALAR
+    // No lanes of 16 bits: from the lower half without a borrow.
+    constexpr std::int32_t kOffset = kTernary ? 1 : 128;
+    const std::int32_t both = hn::GetLane(codes);
+    const auto low = static_cast<std::uint16_t>((both & 0xffff) - kOffset), high = static_cast<std::uint16_t>((both >> 16) - kOffset);
+    return hn::Set(Ints(), static_cast<std::int32_t>(static_cast<std::uint32_t>(high) << 16 | low));
+#else
+    const hn::Repartition<std::int16_t, Ints> half;
+    return hn::BitCast(Ints(), hn::Sub(hn::BitCast(half, codes), hn::Set(half, kTernary ? 1 : 128)));
+#endif
   }
 };
 
 void FloatStrips(const StripRange& range, std::int64_t rows, const float* x) { pass_all(Floats(x), range, rows); }
 void WholeStrips(const StripRange& range, const Wholes& x) { pass_all(Pairs(x), range, x.rows); }
 
-// sums += stored code times digit over the four bytes of every 32-bit lane; exact.
-HWY_INLINE hn::Vec<Ints> dot4(hn::Vec<Ints> codes, hn::Vec<Ints> digits, hn::Vec<Ints> sums) {
-  const Ints di;
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  const hn::Repartition<std::int16_t, Ints> half;
-  const hn::RebindToUnsigned<decltype(half)> uhalf;
-  const auto c = hn::BitCast(uhalf, codes);
-  const auto even = hn::BitCast(half, hn::And(c, hn::Set(uhalf, 0xff))), odd = hn::BitCast(half, hn::ShiftRight<8>(c));
-  const auto x = hn::BitCast(half, digits);
-  auto unused = hn::Zero(di);  // on x86 the sum of each lane's pair goes to its lane of the first
-  sums = hn::ReorderWidenMulAccumulate(di, even, hn::ShiftRight<8>(hn::ShiftLeft<8>(x)), sums, unused);
-  return hn::ReorderWidenMulAccumulate(di, odd, hn::ShiftRight<8>(x), sums, unused);
-#else
-  const auto byte = hn::Set(di, 0xff);
-  sums = hn::Add(sums, hn::Mul(hn::And(codes, byte), hn::ShiftRight<24>(hn::ShiftLeft<24>(digits))));
-  sums = hn::Add(sums, hn::Mul(hn::And(hn::ShiftRight<8>(codes), byte), hn::ShiftRight<24>(hn::ShiftLeft<16>(digits))));
-  sums = hn::Add(sums, hn::Mul(hn::And(hn::ShiftRight<16>(codes), byte), hn::ShiftRight<24>(hn::ShiftLeft<8>(digits))));
-  return hn::Add(sums, hn::Mul(hn::And(hn::ShiftRight<24>(codes), byte), hn::ShiftRight<24>(digits)));
-#endif
-}
-
-// One strip of one row.
-template <bool kTernary>
-HWY_INLINE void dot_strip(const StripRange& range, std::int64_t strip, const Digits& x, std::int64_t row) {
-  const Ints di;
-  const Full d;
-  constexpr std::int64_t kOffset = kTernary ? 1 : 128;
-  const std::int64_t n = range.w->n();
-  const auto* panel = reinterpret_cast<const std::int32_t*>(range.w->strip(strip));
-  hn::Vec<Ints> high[kVectors], low[kVectors];
-  for (int v = 0; v < kVectors; ++v) high[v] = low[v] = hn::Zero(di);
-  const std::int64_t groups = (range.w->k() + 3) / 4;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    std::int32_t h, l;
-    std::copy_n(reinterpret_cast<const char*>(x.high + row * x.padded + 4 * g), 4, reinterpret_cast<char*>(&h));
-    std::copy_n(reinterpret_cast<const char*>(x.low + row * x.padded + 4 * g), 4, reinterpret_cast<char*>(&l));
-    const auto* at = panel + (kTernary ? g / 4 : g) * kStrip;
-    for (int v = 0; v < kVectors; ++v) {
-      auto codes = hn::LoadU(di, at + v * kLanes);
-      if constexpr (kTernary) codes = hn::And(hn::ShiftRightSame(codes, static_cast<int>(g % 4) * 2), hn::Set(di, 0x03030303));
-      high[v] = dot4(codes, hn::Set(di, h), high[v]);
-      low[v] = dot4(codes, hn::Set(di, l), low[v]);
-    }
-  }
-  const auto more_high = hn::Set(di, static_cast<std::int32_t>(kOffset * x.sum_high[row]));
-  const auto more_low = hn::Set(di, static_cast<std::int32_t>(kOffset * x.sum_low[row]));
-  HWY_ALIGN float tile[kStrip];
-  for (int v = 0; v < kVectors; ++v) {
-    const auto h = hn::ConvertTo(d, hn::Sub(high[v], more_high)), l = hn::ConvertTo(d, hn::Sub(low[v], more_low));
-    hn::StoreU(hn::MulAdd(h, hn::Set(d, 256.0F), l), d, tile + v * kLanes);  // 256 h is exact: the same with one rounding or two
-  }
-  const std::int64_t j = strip * kStrip;
-  for (std::int64_t c = 0; c < std::min(kStrip, n - j); ++c) {
-    const float scale = x.scale[row] * range.w->scales()[static_cast<std::size_t>(j + c)];
-    range.y[row * n + j + c] = tile[c] * scale;
-  }
-}
-
-void DotStrips(const StripRange& range, const Digits& x) {
-  for (std::int64_t strip = range.first; strip < range.last; ++strip) {
-    for (std::int64_t row = 0; row < x.rows; ++row) {
-      if (range.w->type() == Narrow::ternary) {
-        dot_strip<true>(range, strip, x, row);
-      } else {
-        dot_strip<false>(range, strip, x, row);
-      }
-    }
+void CodeStrips(const StripRange& range, const Wholes& x) {
+  if (range.w->type() == Narrow::ternary) {
+    pass_all(Codes<true>(x), range, x.rows);
+  } else {
+    pass_all(Codes<false>(x), range, x.rows);
   }
 }
 
@@ -279,10 +319,32 @@ void WholesOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t*
   }
 }
 
+constexpr float kLargestFactor = 32512;  // of a code: 127 * 256, so that both digits fit a byte
+
+// The same row as DigitsOf() in whole numbers, of each four neighbours the middle two exchanged.
+float FactorsOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t* whole) {
+  const float most = largest_of(k, x);
+  const bool none = !(most > 0);
+  std::fill(whole + (none ? 0 : k), whole + padded, std::int16_t{0});
+  if (none) return most;
+  const float inverse = kLargestFactor / most;
+  each(k, [&](auto d, std::int64_t i) HWY_ATTR {
+    const hn::Rebind<std::int16_t, decltype(d)> half;
+    hn::StoreU(hn::DemoteTo(half, hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse)))), half, whole + i);
+  });
+  for (std::int64_t i = 0; i < padded; i += 4) {
+    std::uint64_t four;
+    std::copy_n(reinterpret_cast<const char*>(whole + i), 8, reinterpret_cast<char*>(&four));
+    constexpr std::uint64_t kSecond = 0xffff0000ULL, kThird = kSecond << 16;
+    four = (four & ~(kSecond | kThird)) | (four & kSecond) << 16 | (four & kThird) >> 16;
+    std::copy_n(reinterpret_cast<const char*>(&four), 8, reinterpret_cast<char*>(whole + i));
+  }
+  return most / kLargestFactor;
+}
+
 // One row in two digits. Returns the scale: NaN when an x is not finite.
 float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t* high, std::int8_t* low, std::int32_t* sum_high,
                std::int32_t* sum_low) {
-  constexpr float kLargest = 32512;  // 127 * 256: both digits fit a byte
   const float most = largest_of(k, x);
   const bool none = !(most > 0);
   std::fill(high + (none ? 0 : k), high + padded, std::int8_t{0});
@@ -291,7 +353,7 @@ float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t*
     *sum_high = *sum_low = 0;
     return most;
   }
-  const float inverse = kLargest / most;
+  const float inverse = kLargestFactor / most;
   const Ints di;
   auto all_high = hn::Zero(di), all_low = all_high;
   std::int32_t rest_high = 0, rest_low = 0;
@@ -313,7 +375,7 @@ float DigitsOf(std::int64_t k, std::int64_t padded, const float* x, std::int8_t*
   });
   *sum_high = rest_high + hn::GetLane(hn::SumOfLanes(di, all_high));
   *sum_low = rest_low + hn::GetLane(hn::SumOfLanes(di, all_low));
-  return most / kLargest;
+  return most / kLargestFactor;
 }
 
 // A checksum. size: a multiple of 64, as all strips are.
@@ -348,8 +410,9 @@ namespace {
 
 HWY_EXPORT(FloatStrips);
 HWY_EXPORT(WholeStrips);
-HWY_EXPORT(DotStrips);
+HWY_EXPORT(CodeStrips);
 HWY_EXPORT(WholesOf);
+HWY_EXPORT(FactorsOf);
 HWY_EXPORT(DigitsOf);
 HWY_EXPORT(ReadBytes);
 
@@ -380,21 +443,21 @@ class RoundedInputs {
   struct Input {
     const float* x;
     std::int64_t rows, k;
-    bool codes;                                            // for matrices of codes, else of bf16
+    bool codes, digits;                                    // for matrices of codes, else of bf16; for codes: in digits
     float* scale = nullptr;                                // codes: [rows]; else [rows, blocks of k]
-    std::int8_t *high = nullptr, *low = nullptr;           // codes: [rows, padded]
-    std::int32_t *sum_high = nullptr, *sum_low = nullptr;  // codes: [rows]
-    std::int16_t* whole = nullptr;                         // bf16: [rows, padded]
+    std::int8_t *high = nullptr, *low = nullptr;           // digits: [rows, padded]
+    std::int32_t *sum_high = nullptr, *sum_low = nullptr;  // digits: [rows]
+    std::int16_t* whole = nullptr;                         // else: [rows, padded]
 
     std::int64_t padded() const { return round_up(k, 16); }
     std::int64_t blocks() const { return I16Blocks(k).count; }
     std::int64_t bytes() const { return rows * (2 * padded() + (codes ? 12 : 4 * blocks())); }
-    Digits digits() const { return {rows, padded(), high, low, scale, sum_high, sum_low}; }
-    Wholes wholes() const { return {rows, padded(), whole, scale}; }
+    Digits as_digits() const { return {rows, padded(), high, low, scale, sum_high, sum_low}; }
+    Wholes as_wholes() const { return {rows, padded(), whole, scale}; }
 
     void place(std::byte* space) {
       scale = reinterpret_cast<float*>(space + 2 * rows * padded());
-      if (codes) {
+      if (digits) {
         high = reinterpret_cast<std::int8_t*>(space);
         low = high + rows * padded();
         sum_high = reinterpret_cast<std::int32_t*>(scale + rows);
@@ -405,8 +468,10 @@ class RoundedInputs {
     }
     void round(std::int64_t r) const {
       const std::int64_t at = r * padded();
-      if (codes) {
+      if (digits) {
         scale[r] = HWY_DYNAMIC_DISPATCH(DigitsOf)(k, padded(), x + r * k, high + at, low + at, sum_high + r, sum_low + r);
+      } else if (codes) {
+        scale[r] = HWY_DYNAMIC_DISPATCH(FactorsOf)(k, padded(), x + r * k, whole + at);
       } else {
         HWY_DYNAMIC_DISPATCH(WholesOf)(k, padded(), x + r * k, whole + at, scale + r * blocks());
       }
@@ -417,7 +482,8 @@ class RoundedInputs {
     std::int64_t bytes = 0, elements = 0;
     for (const auto& p : products) {
       if (p.w->type() == Narrow::f32 || find(p) != nullptr) continue;
-      inputs_.push_back({.x = p.x, .rows = rows, .k = p.w->k(), .codes = has_codes(p.w->type())});
+      const bool codes = has_codes(p.w->type());
+      inputs_.push_back({.x = p.x, .rows = rows, .k = p.w->k(), .codes = codes, .digits = codes && native_vnni()});
       bytes += inputs_.back().bytes();
       elements += rows * p.w->k();
     }
@@ -451,17 +517,17 @@ void products(std::int64_t rows, std::span<const Product<float>> list, Sweep swe
   const bool vnni = native_vnni();
   const auto float_strips = HWY_DYNAMIC_DISPATCH(FloatStrips);
   const auto whole_strips = vnni ? whole_strips_vnni : HWY_DYNAMIC_DISPATCH(WholeStrips);
-  const auto dot_strips = vnni ? dot_strips_vnni : HWY_DYNAMIC_DISPATCH(DotStrips);
+  const auto code_strips = HWY_DYNAMIC_DISPATCH(CodeStrips);
   std::int64_t total = 0;
   for (const auto& p : list) total += p.w->n() * p.w->k() * rows;
   const auto multiply = [&](std::size_t i, std::int64_t first, std::int64_t last) {
     const StripRange range{list[i].w, first, last, list[i].y};
     if (list[i].w->type() == Narrow::f32) {
       float_strips(range, rows, list[i].x);
-    } else if (const auto* input = inputs.find(list[i]); input->codes) {
-      dot_strips(range, input->digits());
+    } else if (const auto* input = inputs.find(list[i]); input->digits) {
+      dot_strips_vnni(range, input->as_digits());
     } else {
-      whole_strips(range, input->wholes());
+      (input->codes ? code_strips : whole_strips)(range, input->as_wholes());
     }
   };
   const auto matrix = [&](std::size_t i) -> const NarrowMatrix& { return *list[i].w; };

@@ -59,7 +59,7 @@ void pass_all(const Kernel& kernel, StripRange range, std::int64_t rows) {
 }
 
 // int8, ternary. y = (256 (h - o sum_high) + l - o sum_low) * (scale * scales[j]) with h, l the sums of stored codes, o what was added to
-// them. x86_dot.cpp: for native_vnni(); narrow.cpp has the other CPUs'. All give the same bits.
+// them; the sum is exact, and rounded to f32 once. x86_dot.cpp: for native_vnni(); narrow.cpp has the other CPUs'. All give the same bits.
 void dot_strips_vnni(const StripRange& range, const Digits& x);
 
 // bf16. y = the sum over blocks of (sum of products of wholes) * (scale * scales[j]). x86_dot.cpp: for native_vnni(). Sums of

@@ -19,6 +19,16 @@ DORMOUSE_VNNI inline __m512i everywhere(const void* four_bytes) {
   return _mm512_set1_epi32(word);
 }
 
+// 256 h + l, rounded once.
+DORMOUSE_VNNI inline __m256 half_of(__m256i h, __m256i l) {
+  return _mm512_cvtpd_ps(_mm512_fmadd_pd(_mm512_cvtepi32_pd(h), _mm512_set1_pd(256), _mm512_cvtepi32_pd(l)));
+}
+DORMOUSE_VNNI inline __m512 whole_of(__m512i h, __m512i l) {
+  const __m256 first = half_of(_mm512_castsi512_si256(h), _mm512_castsi512_si256(l));
+  const __m256 second = half_of(_mm512_extracti64x4_epi64(h, 1), _mm512_extracti64x4_epi64(l, 1));
+  return _mm512_insertf32x8(_mm512_castps256_ps512(first), second, 1);
+}
+
 // The kernels of pass_all(). Every loop over sums is unrolled, so that they live in registers.
 struct Passes {
   static constexpr int strips_of(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
@@ -82,10 +92,10 @@ struct Codes : Passes {
       const std::int64_t r = row + i / (kStrips * kVectors), c = i % (kStrips * kVectors) * 16;
       const __mmask16 lanes = first_lanes(n - first - c);
       const __m512i all_high = _mm512_load_si512(sums[0] + 16 * i), all_low = _mm512_load_si512(sums[1] + 16 * i);
-      const __m512 h = _mm512_cvtepi32_ps(_mm512_sub_epi32(all_high, _mm512_set1_epi32(offset * x.sum_high[r])));
-      const __m512 l = _mm512_cvtepi32_ps(_mm512_sub_epi32(all_low, _mm512_set1_epi32(offset * x.sum_low[r])));
+      const __m512i h = _mm512_sub_epi32(all_high, _mm512_set1_epi32(offset * x.sum_high[r]));
+      const __m512i l = _mm512_sub_epi32(all_low, _mm512_set1_epi32(offset * x.sum_low[r]));
       const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(x.scale[r]), _mm512_maskz_loadu_ps(lanes, scales + c));
-      _mm512_mask_storeu_ps(range.y + r * n + first + c, lanes, _mm512_mul_ps(_mm512_fmadd_ps(h, _mm512_set1_ps(256), l), scale));
+      _mm512_mask_storeu_ps(range.y + r * n + first + c, lanes, _mm512_mul_ps(whole_of(h, l), scale));
     }
   }
 };
