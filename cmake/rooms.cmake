@@ -36,6 +36,9 @@ if(DORMOUSE_UBSAN)
   foreach(name config format report train api)  # they compute little, and compile a third faster so
     target_compile_options(room_${name} PRIVATE -O0)
   endforeach()
+  foreach(name autograd layer report train)  # several sources as one, where no helper of one has the name of another's
+    set_target_properties(room_${name} PROPERTIES UNITY_BUILD ON)
+  endforeach()
 endif()
 
 # Compressor anchors: each optional, "not built" is printed when absent.
