@@ -78,7 +78,7 @@ void add_products(std::vector<Kernel>& all) {
   gemm("gemm_large", t, 0, 768, 768, 768);  // the limit itself
   gemm("gemm_projection", t, 0.25, kRows, kD, kD);
   gemm("gemm_rank", t, 0.24, kRows, kRank, kHidden);
-  if (native_vnni()) {
+  if (native_i16()) {
     gemm("gemm_i16_projection", t, 0.4, kRows, kD, kD, Compute::i16);
     gemm("gemm_i16_rank", t, 0.31, kRows, kRank, kHidden, Compute::i16);
   }

@@ -127,6 +127,15 @@ bool native_bf16() {
 #endif
 }
 
+bool native_i16() {
+  ensure_level();
+#if defined(__x86_64__)
+  return kLevels[current].name == "avx512" || kLevels[current].name == "avx2";
+#else
+  return false;
+#endif
+}
+
 bool native_vnni() {
   ensure_level();
 #if defined(__x86_64__)

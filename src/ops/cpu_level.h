@@ -17,7 +17,8 @@ std::vector<std::string> available_cpu_levels();
 void set_cpu_level(std::string_view level);
 std::string cpu_level();
 bool native_bf16();  // AVX512_BF16 present and not disabled by the level
-bool native_vnni();  // AVX512_VNNI likewise: Compute::i16, and decoding's products with codes
+bool native_vnni();  // AVX512_VNNI likewise: its instructions for Compute::i16 and for decoding
+bool native_i16();   // Compute::i16: level avx2 or above
 
 std::string gemm_library();  // "oneDNN 2.6.3" or "own", at the present level
 

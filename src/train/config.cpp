@@ -291,7 +291,7 @@ ops::Compute compute_of(std::string_view name) {
     return ops::Compute::bf16;
   }
   if (name == "i16") {
-    refuse_without(ops::native_vnni(), "AVX512_VNNI");
+    refuse_without(ops::native_i16(), "AVX2");
     return ops::Compute::i16;
   }
   throw base::UsageError(fmt::format("--compute {}: choose f32, bf16 or i16", base::escape(name)));

@@ -54,7 +54,7 @@ expect 2 'error: .*--time-limit' train --data text.txt --time-limit soon --run r
 expect 2 'error: .*choose one' train --data text.txt --time-limit 5m --steps 3 --run runs/bad
 expect 2 'error: .*opt' train --data text.txt --opt sgd --run runs/bad
 expect 2 'error: .*--compute' train --data text.txt --compute f16 --run runs/bad
-expect 2 'error: --compute i16 needs a CPU with AVX512_VNNI' train --data text.txt --compute i16 --cpu scalar --run runs/bad
+expect 2 'error: --compute i16 needs a CPU with AVX2' train --data text.txt --compute i16 --cpu scalar --run runs/bad
 expect 2 'error: unknown flag .--mistyped' export --mistyped x
 expect 2 'error: --threads 0: must be from 1 to 64' anchors text.txt -t 0
 expect 2 'error: --threads 0: must be from 1 to 64' eval text.txt --data text.txt -t 0

@@ -198,7 +198,7 @@ TEST_F(Gemms, PortableRowHasTheSameBitsWhateverStandsBesideIt) {
 
 TEST_F(Gemms, ASymmetricProductIsTheWholeOneAboveItsDiagonalAndItsMirrorImageBelow) {
   std::vector<Compute> types{Compute::f32};
-  if (native_vnni()) types.push_back(Compute::i16);
+  if (native_i16()) types.push_back(Compute::i16);
   for (const Compute compute : types) {
     for (const std::int64_t m : {70, 130, 193, 500}) {
       for (const int transposes : {0, 1, 2}) {
@@ -255,7 +255,7 @@ TEST_F(Gemms, RepeatedCallsHaveTheSameBits) {
     const OpTable<float>& table = cpu_table(portable);
     for (const Compute compute : {Compute::f32, Compute::bf16, Compute::i16}) {
       if (compute == Compute::bf16 && !portable && !native_bf16()) continue;
-      if (compute == Compute::i16 && !native_vnni()) continue;
+      if (compute == Compute::i16 && !native_i16()) continue;
       for (int transposes = 0; transposes < 4; ++transposes) {
         Problem p = make_problem(64, 96, 2000, transposes, true, 0);
         p.g.compute = compute;
@@ -309,7 +309,7 @@ class WholeNumbers : public Gemms {
  protected:
   void SetUp() override {
     Gemms::SetUp();
-    if (!native_vnni()) GTEST_SKIP() << "no AVX512_VNNI on this machine";
+    if (!native_i16()) GTEST_SKIP() << "no AVX2 on this machine";
   }
 };
 

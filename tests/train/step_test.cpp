@@ -67,7 +67,7 @@ TEST(Step, RecomputingTheIterationsChangesNoBit) {
 
 // i16 follows f32: the same losses within the rounding of its inputs, and not the very same.
 TEST(Step, WholeNumbersTrainLikeF32) {
-  if (!ops::native_vnni()) GTEST_SKIP() << "no AVX512_VNNI on this machine";
+  if (!ops::native_i16()) GTEST_SKIP() << "no AVX2 on this machine";
   RunConfig config = testing::small_config(2, 40);
   config.model.d_model = 64;
   config.model.head_dim = 32;

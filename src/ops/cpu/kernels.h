@@ -11,7 +11,7 @@ namespace dormouse::ops::cpu {
 // inputs.
 void gemm_onednn(const Gemm&, const float* a, const float* b, float* c);
 void gemm_portable(const Gemm&, const float* a, const float* b, float* c);
-// gemm_i16.cpp: own, whole numbers, for g.whole() and m > 0; base::Error where native_vnni() is false
+// gemm_i16.cpp: own, whole numbers, for g.whole() and m > 0; base::Error where native_i16() is false
 void gemm_i16(const Gemm&, const float* a, const float* b, float* c);
 // Readies oneDNN at the CPU level of its first use; false at other levels and below SSE4.1 (cpu_level.cpp).
 bool onednn_ready();
