@@ -25,40 +25,20 @@ struct I16Avx2 {
   DORMOUSE_AVX2 static __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0F), x); }
   DORMOUSE_AVX2 static __m256i round_scaled(__m256 x, __m256 inverse) { return _mm256_cvtps_epi32(_mm256_mul_ps(x, inverse)); }
 
-  // Eight side by side.
-  DORMOUSE_AVX2 static void scales_of(__m256 squares, __m256 most, float* scale, float* inverse) {
-    alignas(32) float sums[8], largest[8];
-    _mm256_store_ps(sums, squares);
-    _mm256_store_ps(largest, most);
-    for (int i = 0; i < 8; ++i) {
-      const Scale s = scale_of(sums[i], largest[i]);
-      scale[i] = s.scale;
-      inverse[i] = s.inverse;
-    }
-  }
-
-  // Sixteen whole numbers of 16 bits, in order.
-  DORMOUSE_AVX2 static void store_halves(__m256i low, __m256i high, std::int16_t* to) {
-    const __m256i mixed = _mm256_packs_epi32(low, high);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(mixed, 0xd8));
-  }
-
   // Rows whose elements along k are neighbours: `rows` of them, k elements, to kRowStride pairs apart, filled with 0 to 8 pairs.
   DORMOUSE_AVX2 static void round_rows(const float* from, std::int64_t ld, std::int64_t rows, std::int64_t k, Pair* to, float* scale) {
     static_assert(kI16Block % 16 == 0 && kRowStride * 2 >= kI16Block);
     const std::int64_t whole = k / 16 * 16;
     const __m256i tail[2] = {first_lanes(k - whole), first_lanes(k - whole - 8)};
     for (std::int64_t r = 0; r < rows; ++r) {
-      const float* x = from + r * ld;
-      __m256 squares[2], most[2];
-      for (int half = 0; half < 2; ++half) {
-        const __m256 v = _mm256_maskload_ps(x + whole + 8 * half, tail[half]);
-        squares[half] = _mm256_mul_ps(v, v);
-        most[half] = magnitude(v);
-      }
-      for (std::int64_t p = 0; p < whole; p += 16) {
+      const auto load = [&](std::int64_t p, int half) DORMOUSE_AVX2 {
+        const float* x = from + r * ld + p + 8 * half;
+        return p < whole ? _mm256_loadu_ps(x) : _mm256_maskload_ps(x, tail[half]);
+      };
+      __m256 squares[2] = {}, most[2] = {};
+      for (std::int64_t p = 0; p < k; p += 16) {
         for (int half = 0; half < 2; ++half) {
-          const __m256 v = _mm256_loadu_ps(x + p + 8 * half);
+          const __m256 v = load(p, half);
           squares[half] = _mm256_fmadd_ps(v, v, squares[half]);
           most[half] = _mm256_max_ps(most[half], magnitude(v));
         }
@@ -66,22 +46,17 @@ struct I16Avx2 {
       alignas(32) float sums[8], largest[8];
       _mm256_store_ps(sums, _mm256_add_ps(squares[0], squares[1]));
       _mm256_store_ps(largest, _mm256_max_ps(most[0], most[1]));
-      for (int width = 4; width > 0; width /= 2) {
-        for (int i = 0; i < width; ++i) {
-          sums[i] += sums[i + width];
-          largest[i] = std::max(largest[i], largest[i + width]);
-        }
+      for (int i = 1; i < 8; ++i) {
+        sums[0] += sums[i];
+        largest[0] = std::max(largest[0], largest[i]);
       }
       const Scale s = scale_of(sums[0], largest[0]);
       scale[r] = s.scale;
       const __m256 inverse = _mm256_set1_ps(s.inverse);
       auto* out = reinterpret_cast<std::int16_t*>(to + r * kRowStride);
-      for (std::int64_t p = 0; p < whole; p += 16) {
-        store_halves(round_scaled(_mm256_loadu_ps(x + p), inverse), round_scaled(_mm256_loadu_ps(x + p + 8), inverse), out + p);
-      }
-      if (whole < k) {
-        store_halves(round_scaled(_mm256_maskload_ps(x + whole, tail[0]), inverse),
-                     round_scaled(_mm256_maskload_ps(x + whole + 8, tail[1]), inverse), out + whole);
+      for (std::int64_t p = 0; p < k; p += 16) {  // sixteen, in order
+        const __m256i mixed = _mm256_packs_epi32(round_scaled(load(p, 0), inverse), round_scaled(load(p, 1), inverse));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + p), _mm256_permute4x64_epi64(mixed, 0xd8));
       }
     }
   }
@@ -96,7 +71,7 @@ struct I16Avx2 {
     for (int first = 0; first < kVectors; first += kTogether) {
       __m256i lanes[kTogether];
       __m256 squares[kTogether], most[kTogether], inverse[kTogether];
-      alignas(32) float inverses[8];
+      alignas(32) float sums[8], largest[8], inverses[8];
 #pragma GCC unroll 4
       for (int v = 0; v < kTogether; ++v) {
         lanes[v] = first_lanes(columns - 8 * (first + v));
@@ -113,7 +88,13 @@ struct I16Avx2 {
       }
 #pragma GCC unroll 4
       for (int v = 0; v < kTogether; ++v) {
-        scales_of(squares[v], most[v], scale + 8 * (first + v), inverses);
+        _mm256_store_ps(sums, squares[v]);
+        _mm256_store_ps(largest, most[v]);
+        for (int i = 0; i < 8; ++i) {
+          const Scale s = scale_of(sums[i], largest[i]);
+          scale[8 * (first + v) + i] = s.scale;
+          inverses[i] = s.inverse;
+        }
         inverse[v] = _mm256_load_ps(inverses);
       }
       for (std::int64_t p = 0; p < k; p += 2) {
