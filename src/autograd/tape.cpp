@@ -12,12 +12,17 @@ double lap(base::Clock::time_point& since) {
   return std::chrono::duration<double>(now - std::exchange(since, now)).count();
 }
 
-struct Pause {
-  explicit Pause(bool& paused) : paused_(paused) { paused_ = true; }
-  ~Pause() { paused_ = false; }
-  Pause(const Pause&) = delete;
-  Pause& operator=(const Pause&) = delete;
-  bool& paused_;
+// Calls `at_end` when it goes.
+template <class AtEnd>
+class Finally {
+ public:
+  explicit Finally(AtEnd at_end) : at_end_(std::move(at_end)) {}
+  ~Finally() { at_end_(); }
+  Finally(const Finally&) = delete;
+  Finally& operator=(const Finally&) = delete;
+
+ private:
+  AtEnd at_end_;
 };
 
 }  // namespace
@@ -120,12 +125,11 @@ void Tape::backward(const Var& loss, double scale) {
   } else {
     *start.data<float>() = static_cast<float>(scale);
   }
-  try {
-    run_backward();
-  } catch (...) {
+  const Finally emptied([this] {
     backward_.clear();
-    throw;
-  }
+    parameters_.clear();
+  });
+  run_backward();
 }
 
 void Tape::run_backward() {
@@ -142,7 +146,8 @@ std::vector<Var> Tape::recompute(std::function<std::vector<Var>()> segment) {
   if (!recording()) return segment();
   std::vector<Var> outputs;
   {
-    const Pause pause(paused_);
+    paused_ = true;
+    const Finally resumed([this] { paused_ = false; });
     outputs = segment();
   }
   std::vector<Gradient> gradients;
@@ -154,7 +159,8 @@ std::vector<Var> Tape::recompute(std::function<std::vector<Var>()> segment) {
     const std::vector<Var> again = run();
     for (std::size_t i = 0; i < again.size(); ++i) {
       if (!gradients[i].written()) continue;
-      again[i].gradient_.take(std::exchange(gradients[i].slot_->tensor, {}));
+      if (!again[i].gradient_.take(std::exchange(gradients[i].slot_->tensor, {})))
+        throw base::Error("a recomputed segment must return values that it made, each once");
       gradients[i].slot_->written = false;
     }
     run_backward();

@@ -117,7 +117,8 @@ class Tape {
   void push(const Var& output, std::function<void(const Tensor& dy)> backward);
 
   // Runs `segment` now for its outputs and again in backward for its gradients; what its ops save lives only there. It must do the
-  // same both times, and reads what outlives the tape or is captured by value. Losses and gradients keep their bits.
+  // same both times, return values that it made, each once, and read what outlives the tape or is captured by value. Losses and gradients
+  // keep their bits; the time of the second run counts as forward.
   std::vector<Var> recompute(std::function<std::vector<Var>()> segment);
 
   // Adds wall times to `stages` from here on: one entry per name that a Stage gave, and first one for what stood outside of all.

@@ -19,7 +19,9 @@ void Machine::add(Command& command, bool with_compute) {
   command.optional("-t,--threads", threads, "threads; default: what affinity and quota give", "N");
   if (with_compute) {
     command.optional("--compute", compute,
-                     "input type of matrix products: f32 (default), bf16, or i16, which is faster from nano on and needs AVX2", "TYPE");
+                     "input type of matrix products: f32 (default), bf16, or i16, which needs AVX2 and is faster from nano on, but for "
+                     "AVX-512 without VNNI",
+                     "TYPE");
   }
   command.optional("--cpu", cpu, "highest instruction set to use: scalar, ssse3, sse4, avx2, avx512", "LEVEL");
   command.flag("--json", json, "print results as JSON objects on stdout");

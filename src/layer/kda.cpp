@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/threads.h"
+
 namespace dormouse::layer {
 
 using autograd::Tape;
@@ -96,8 +98,8 @@ void kda_step(const ops::OpTable<float>& table, const KdaWeights& w, const KdaSh
   table.products(rows, {{{&w.q, z, raw_q}, {&w.k, z, raw_k}, {&w.v, z, v}, {&w.gate, z, gate}, {&w.decay_up, z, low}, {&w.beta, z, beta}}},
                  sweep);
   table.products(rows, {{{&w.decay_down, low, zeta}}}, sweep);
-  // Texts do not meet: from the projections to the gated outputs each is one piece.
-  table.split(batch, 8 * n, [&](std::int64_t begin, std::int64_t end) {
+  // Texts do not meet: from the projections to the gated outputs each is one piece. Where there are fewer than threads, heads are.
+  const auto recur = [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t row = begin * time, unit = row * shape.heads, x = unit * hd, some = (end - begin) * time, count = some * shape.heads;
     const ops::HeadNorm norm{.rows = count, .head_dim = hd, .eps = kKdaUnitEps};
     table.silu_head_norm(norm, raw_q + x, q + x, inv + unit);
@@ -109,7 +111,12 @@ void kda_step(const ops::OpTable<float>& table, const KdaWeights& w, const KdaSh
     table.kda_step({.batch = end - begin, .time = time, .heads = shape.heads, .head_dim = hd}, q + x, k + x, v + x, g + x, beta + unit,
                    state + begin * shape.heads * hd * hd, o + x);
     table.gated_head_norm({.rows = count, .head_dim = hd, .eps = kKdaOutputNormEps}, o + x, gate + x, w.norm.data(), gated + x, inv + unit);
-  });
+  };
+  if (batch < base::threads()) {
+    recur(0, batch);
+  } else {
+    table.split(batch, 8 * n, recur);
+  }
   table.products(rows, {{{&w.out, gated, y}}}, sweep);
 }
 

@@ -96,7 +96,7 @@ struct OpTable {
 
   void (*gemm)(const Gemm&, const T* a, const T* b, T* c);
   // body(begin, end) over [0, n), a range for each thread if `elements` of work are worth it. Inside, ops stay on their thread; where there
-  // is one range alone, as for n = 1, they are split themselves.
+  // is one range alone, as for n = 1, they are split themselves. What a body throws is thrown when all are done.
   void (*split)(std::int64_t n, std::int64_t elements, const std::function<void(std::int64_t begin, std::int64_t end)>& body);
 
   // y = x W of several narrow matrices side by side (ops/narrow.h)

@@ -74,9 +74,10 @@ void print_hints(const RunConfig& config, std::uint64_t text_bytes) {
                     kRows, base::human_bytes(more)));
   }
   constexpr std::int64_t kWideRank = 64, kWideModel = 512;  // `nano` and larger: docs/decisions/0012-i16-products.md
-  if (config.train.compute == "f32" && ops::native_i16() && config.model.rank >= kWideRank && config.model.d_model >= kWideModel)
+  const bool faster = ops::native_vnni() || ops::cpu_level() == "avx2";
+  if (config.train.compute == "f32" && faster && config.model.rank >= kWideRank && config.model.d_model >= kWideModel)
     base::log_line(
-        fmt::format("  hint     --compute i16 takes about {} less time a step here", ops::native_vnni() ? "a quarter" : "a tenth"));
+        fmt::format("  hint     --compute i16 takes {} less time a step here", ops::native_vnni() ? "about a quarter" : "a little"));
 }
 
 void log_preamble(const Request& request, const RunConfig& config, Trainer& trainer) {

@@ -11,7 +11,7 @@ namespace dormouse::train {
 struct MemoryPlan {
   std::uint64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, data = 0;  // bytes
   std::uint64_t copy = 0;  // of the state, for saves beside training: wanted, not needed
-  bool recompute = false;  // the activations are those of one iteration
+  bool recompute = false;  // iterations are made again in backward: activations has one whole, of the others stream and readout
   std::uint64_t total() const { return parameters + gradients + optimizer + activations + data; }
   std::string text() const;  // "210 MB: weights 4.1 MB, ...; saves beside training 12 MB more"
 };

@@ -305,20 +305,24 @@ std::vector<double> exact(const Problem& p, Compute compute) {
   return c;
 }
 
-class WholeNumbers : public Gemms {
+// At every level that has kernels of its own.
+class WholeNumbers : public Gemms, public testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {
     Gemms::SetUp();
-    if (!native_i16()) GTEST_SKIP() << "no AVX2 on this machine";
+    const auto levels = available_cpu_levels();
+    if (std::find(levels.begin(), levels.end(), GetParam()) == levels.end()) GTEST_SKIP() << "no " << GetParam() << " on this machine";
+    set_cpu_level(GetParam());
   }
 };
+INSTANTIATE_TEST_SUITE_P(Levels, WholeNumbers, testing::Values("avx2", "avx512"), [](const auto& instance) { return instance.param; });
 
 const std::int64_t kWholeShapes[][3] = {{1, 64, 64},  {11, 65, 65},   {12, 64, 512},    {13, 96, 513}, {97, 70, 130},
                                         {64, 64, 67}, {200, 100, 20}, {130, 161, 1025}, {5, 3, 700},   {96, 128, 96}};
 
 // The rounding of the inputs errs by 9e-6 |a||b|: what is left out, scaled wrongly or rounded towards zero errs by more, and so does the
 // difference to the same product in f64 of the same rounded inputs (where norms rounded in f32 turn a few of them).
-TEST_F(WholeNumbers, MatchTheReferenceAtEveryShapeAndTranspose) {
+TEST_P(WholeNumbers, MatchTheReferenceAtEveryShapeAndTranspose) {
   for (const bool portable : {false, true}) {
     for (const auto& shape : kWholeShapes) {
       for (int transposes = 0; transposes < 4; ++transposes) {
@@ -341,7 +345,7 @@ TEST_F(WholeNumbers, MatchTheReferenceAtEveryShapeAndTranspose) {
 
 // Rows of one value have the largest sums that the scale allows, and all their roundings go one way: by 1/4066 at most each, k being 512.
 // A lone value is the largest number. An overflow would err by more than the product.
-TEST_F(WholeNumbers, NeitherFullNorSparseRowsOverflow) {
+TEST_P(WholeNumbers, NeitherFullNorSparseRowsOverflow) {
   for (const std::int64_t k : {64, 511, 512, 513, 1024, 4096}) {
     for (int transposes = 0; transposes < 4; ++transposes) {
       for (const float value : {1.0F, -1.0F, 3e-7F, 1e12F}) {
@@ -359,7 +363,7 @@ TEST_F(WholeNumbers, NeitherFullNorSparseRowsOverflow) {
 }
 
 // Squares of the smallest values that count may be denormal, which training flushes to zero: the norm must hold all the same.
-TEST_F(WholeNumbers, TheSmallestNormsDoNotOverflowWhenDenormalsAreFlushed) {
+TEST_P(WholeNumbers, TheSmallestNormsDoNotOverflowWhenDenormalsAreFlushed) {
   const base::Arithmetic restored(base::arithmetic());
   base::flush_denormals();
   for (const float small : {1.08e-19F, 1.08e-18F, 1e-17F, 1e-16F, 1e-15F}) {
@@ -381,7 +385,7 @@ TEST_F(WholeNumbers, TheSmallestNormsDoNotOverflowWhenDenormalsAreFlushed) {
 }
 
 // Inside the parallel region of hidden every thread has its own packing, and the threads' sums one order.
-TEST_F(WholeNumbers, TheHiddenLayerMatchesTheReferenceOnTwoThreads) {
+TEST_P(WholeNumbers, TheHiddenLayerMatchesTheReferenceOnTwoThreads) {
   const Hidden shape{.rows = 601, .k = 64, .f = 700, .r = 70, .compute = Compute::i16};
   const auto count = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
   const auto x = random_values(count(shape.rows, shape.k), 1), v = random_values(count(shape.f, shape.k), 2),
@@ -414,7 +418,7 @@ TEST_F(WholeNumbers, TheHiddenLayerMatchesTheReferenceOnTwoThreads) {
   }
 }
 
-TEST_F(WholeNumbers, ZerosStayZeroAndWhatIsNotFiniteShows) {
+TEST_P(WholeNumbers, ZerosStayZeroAndWhatIsNotFiniteShows) {
   for (int transposes = 0; transposes < 4; ++transposes) {
     Problem p = make_problem(30, 70, 600, transposes, false, 0);
     p.g.compute = Compute::i16;
@@ -444,7 +448,7 @@ TEST_F(WholeNumbers, ZerosStayZeroAndWhatIsNotFiniteShows) {
   }
 }
 
-TEST_F(WholeNumbers, ARowHasTheSameBitsWhateverStandsBesideItAndForEveryThreadCount) {
+TEST_P(WholeNumbers, ARowHasTheSameBitsWhateverStandsBesideItAndForEveryThreadCount) {
   for (int transposes = 0; transposes < 4; ++transposes) {
     Problem whole = make_problem(200, 96, 600, transposes, true, 0);
     whole.g.compute = Compute::i16;

@@ -1,7 +1,8 @@
-// Products of 16-bit whole numbers (VPDPWSSD, or VPMADDWD and an addition): more of them at once than of f32. Scales and rounding:
-// ops/gemm.h. k is cut into equal blocks; sums of a block are exact, blocks are added in f32 in their order, so an element's
-// bits depend on its row of a and its column of b alone (below the diagonal of a symmetric product: those of its image), and, as the norms
-// of rows are summed in an order of their own there, on the kind of instruction. Speed, error, why: docs/decisions/0012-i16-products.md
+// Products of 16-bit whole numbers (VPDPWSSD, or VPMADDWD and an addition): more of them at once than of f32, except where f32 has AVX-512
+// and these have not. Scales and rounding: ops/gemm.h. k is cut into equal blocks; sums of a block are exact, blocks are added in f32 in
+// their order, so an element's bits depend on its row of a and its column of b alone (below the diagonal of a symmetric product: those of
+// its image), and, as the norms of rows are summed in an order of their own there, on the kind of instruction. Speed, error, why:
+// docs/decisions/0012-i16-products.md
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Tiles of 16-bit whole numbers with VPMADDWD: for native_i16().
 #pragma once
 
-#include <cstring>
+#include <algorithm>
 
 #include "ops/cpu/i16_kernels.h"
 
@@ -119,7 +119,7 @@ struct I16Avx2 {
     const std::int64_t pairs = pairs_of(k);
     for (std::int64_t i = columns; i < kStrip; ++i) {
       scale[i] = 0;
-      std::memset(rows + i * kRowStride, 0, static_cast<std::size_t>((pairs + 7) / 8 * 8) * sizeof(Pair));
+      std::fill_n(rows + i * kRowStride, (pairs + 7) / 8 * 8, 0);
     }
     for (std::int64_t p = 0; p < pairs; p += 8) {
       for (std::int64_t i = 0; i < kStrip; i += 8)

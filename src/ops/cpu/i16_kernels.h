@@ -1,8 +1,8 @@
 // What the kernels of gemm_i16.cpp share: one for every kind of instruction. A kernel K has
-//   kLanes                                   of a vector of 32 bits
+//   kLanes                                   32-bit lanes of a vector
 //   kRows, kStrip                            of a tile of sums
-//   round_rows, round_columns,               floats to whole numbers and their scales
-//   round_strip_transposed
+//   round_rows, round_columns,               floats to whole numbers and their scales; the last pair of a row is filled with 0, and so are
+//   round_strip_transposed                   columns that do not exist
 //   micro                                    a tile
 #pragma once
 

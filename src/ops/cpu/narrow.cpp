@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using V = hn::Vec<Full>;
 using Ints = hn::ScalableTag<std::int32_t>;
 
-// The work of one pass: kRows rows by kStrips strips, kVectors vectors each.
+// A strip is kVectors vectors wide.
 constexpr std::int64_t kStrip = NarrowMatrix::kStrip;
 constexpr int kLanes = static_cast<int>(HWY_LANES(float));
 constexpr int kVectors = static_cast<int>(kStrip) / kLanes;
@@ -190,51 +190,27 @@ struct Codes : InShares<Codes<kTernary>> {
     const Full d;
     const Ints di;
     constexpr std::int64_t kGroups = 512 / 4;  // of four rows of W: 512 products of 127 and 32,512 stay below 2^31
-    constexpr int kSums = kRows * kStrips * kCount, kPart = kTernary ? 4 : 1;  // groups in one load
+    constexpr int kSums = kRows * kStrips * kCount;
     const std::int64_t groups = ceil_div(w.k(), 4);
     const std::byte* panel = w.strip(strip) + first * 4;
-    const std::size_t next = w.strip_bytes(), bytes = 4 * static_cast<std::size_t>(kLanes);
-    const std::int64_t padded = x.padded;
-    const std::int16_t* factors = x.whole + row * padded;
-    HWY_ALIGN double totals[kSums * kLanes];
-    HWY_ALIGN std::int32_t some[kSums * kLanes];
-    for (std::int64_t begin = 0; begin == 0 || begin < groups; begin += kGroups) {
-      hn::Vec<Ints> sums[kSums];
+    const std::int16_t* factors = x.whole + row * x.padded;
+    hn::Vec<Ints> sums[kSums];
+    if (groups <= kGroups) {
+      sum_groups<kRows, kStrips, kCount>(groups, panel, w.strip_bytes(), factors, sums);
 #pragma GCC unroll 32
-      for (auto& one : sums) one = hn::Zero(di);
-      const std::int64_t end = std::min(groups, begin + kGroups);
-      for (std::int64_t g = begin; g < end; g += kPart) {
-#pragma GCC unroll 4
-        for (int part = 0; part < kPart; ++part) {
-#pragma GCC unroll 8
-          for (int c = 0; c < kStrips * kCount; ++c) {
-            const std::byte* at = panel + static_cast<std::size_t>(c / kCount) * next + static_cast<std::size_t>(c % kCount) * bytes;
-            const auto stored = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(at));
-            const auto even = pair_of(stored, 2 * part), odd = pair_of(stored, 2 * part + 8);
-#pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) {
-              const std::int16_t* factor = factors + r * padded + 4 * part;
-              auto& one = sums[r * kStrips * kCount + c];
-              one = add_pair_products(even, pair_at(factor), one);
-              one = add_pair_products(odd, pair_at(factor + 2), one);
-            }
-          }
-        }
-        factors += 4 * kPart;
-        panel += 4 * kStrip;
-      }
-      if (groups <= kGroups) {
-#pragma GCC unroll 32
-        for (int i = 0; i < kSums; ++i) y[i] = hn::ConvertTo(d, sums[i]);
-        break;
-      }
-#pragma GCC unroll 32
-      for (int i = 0; i < kSums; ++i) hn::Store(sums[i], di, some + i * kLanes);
-      for (int i = 0; i < kSums * kLanes; ++i) totals[i] = (begin == 0 ? 0 : totals[i]) + some[i];
-    }
-    if (groups > kGroups) {
+      for (int i = 0; i < kSums; ++i) y[i] = hn::ConvertTo(d, sums[i]);
+    } else {
+      HWY_ALIGN std::int32_t some[kSums * kLanes];
       HWY_ALIGN float rounded[kSums * kLanes];
-      for (int i = 0; i < kSums * kLanes; ++i) rounded[i] = static_cast<float>(totals[i]);
+      double all[kSums * kLanes] = {};  // exact
+      for (std::int64_t begin = 0; begin < groups; begin += kGroups) {
+        sum_groups<kRows, kStrips, kCount>(std::min(kGroups, groups - begin), panel, w.strip_bytes(), factors, sums);
+        for (int i = 0; i < kSums; ++i) hn::Store(sums[i], di, some + i * kLanes);
+        for (int i = 0; i < kSums * kLanes; ++i) all[i] += some[i];
+        factors += 4 * kGroups;
+        panel += kGroups / kPart * 4 * kStrip;
+      }
+      for (int i = 0; i < kSums * kLanes; ++i) rounded[i] = static_cast<float>(all[i]);
       for (int i = 0; i < kSums; ++i) y[i] = hn::Load(d, rounded + i * kLanes);
     }
     for (int i = 0; i < kSums; ++i) {
@@ -247,6 +223,39 @@ struct Codes : InShares<Codes<kTernary>> {
   }
 
  private:
+  static constexpr int kPart = kTernary ? 4 : 1;  // groups in one load
+
+  // sums = those of so many groups.
+  template <int kRows, int kStrips, int kCount>
+  HWY_INLINE void sum_groups(std::int64_t groups, const std::byte* panel, std::size_t next, const std::int16_t* factors,
+                             hn::Vec<Ints>* sums) const {
+    const Ints di;
+    const std::int64_t padded = x.padded;
+    constexpr std::size_t kBytes = 4 * static_cast<std::size_t>(kLanes);
+#pragma GCC unroll 32
+    for (int i = 0; i < kRows * kStrips * kCount; ++i) sums[i] = hn::Zero(di);
+    for (std::int64_t g = 0; g < groups; g += kPart) {
+#pragma GCC unroll 4
+      for (int part = 0; part < kPart; ++part) {
+#pragma GCC unroll 8
+        for (int c = 0; c < kStrips * kCount; ++c) {
+          const std::byte* at = panel + static_cast<std::size_t>(c / kCount) * next + static_cast<std::size_t>(c % kCount) * kBytes;
+          const auto stored = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(at));
+          const auto even = pair_of(stored, 2 * part), odd = pair_of(stored, 2 * part + 8);
+#pragma GCC unroll 8
+          for (int r = 0; r < kRows; ++r) {
+            const std::int16_t* factor = factors + r * padded + 4 * part;
+            auto& one = sums[r * kStrips * kCount + c];
+            one = add_pair_products(even, pair_at(factor), one);
+            one = add_pair_products(odd, pair_at(factor + 2), one);
+          }
+        }
+      }
+      factors += 4 * kPart;
+      panel += 4 * kStrip;
+    }
+  }
+
   // The codes of two rows of W, those whose stored bits begin at `bit` and `bit` + 16.
   static HWY_INLINE hn::Vec<Ints> pair_of(hn::Vec<Ints> stored, int bit) {
     const hn::RebindToUnsigned<Ints> du;
@@ -332,13 +341,7 @@ float FactorsOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_
     const hn::Rebind<std::int16_t, decltype(d)> half;
     hn::StoreU(hn::DemoteTo(half, hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse)))), half, whole + i);
   });
-  for (std::int64_t i = 0; i < padded; i += 4) {
-    std::uint64_t four;
-    std::copy_n(reinterpret_cast<const char*>(whole + i), 8, reinterpret_cast<char*>(&four));
-    constexpr std::uint64_t kSecond = 0xffff0000ULL, kThird = kSecond << 16;
-    four = (four & ~(kSecond | kThird)) | (four & kSecond) << 16 | (four & kThird) >> 16;
-    std::copy_n(reinterpret_cast<const char*>(&four), 8, reinterpret_cast<char*>(whole + i));
-  }
+  for (std::int64_t i = 0; i < padded; i += 4) std::swap(whole[i + 1], whole[i + 2]);
   return most / kLargestFactor;
 }
 
@@ -451,7 +454,7 @@ class RoundedInputs {
 
     std::int64_t padded() const { return round_up(k, 16); }
     std::int64_t blocks() const { return I16Blocks(k).count; }
-    std::int64_t bytes() const { return rows * (2 * padded() + (codes ? 12 : 4 * blocks())); }
+    std::int64_t bytes() const { return rows * (2 * padded() + (digits ? 12 : codes ? 4 : 4 * blocks())); }
     Digits as_digits() const { return {rows, padded(), high, low, scale, sum_high, sum_low}; }
     Wholes as_wholes() const { return {rows, padded(), whole, scale}; }
 

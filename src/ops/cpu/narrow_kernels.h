@@ -16,11 +16,12 @@ struct Digits {
   const std::int32_t *sum_high = nullptr, *sum_low = nullptr;
 };
 
-// Rows of x in whole numbers, in the blocks of I16Blocks(k): x[r,i] ~ scale[r, block of i] * whole[r,i]; k padded to even with 0.
+// Rows of x in whole numbers, padded with 0. For bf16 in the blocks of I16Blocks(k): x[r,i] ~ scale[r, block of i] * whole[r,i]. For codes
+// with one scale a row, and of each four neighbours the middle two exchanged.
 struct Wholes {
   std::int64_t rows = 0, padded = 0;
   const std::int16_t* whole = nullptr;  // [rows, padded]
-  const float* scale = nullptr;         // [rows, blocks]
+  const float* scale = nullptr;         // [rows, blocks]; [rows]
 };
 
 struct StripRange {
