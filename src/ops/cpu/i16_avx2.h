@@ -1,8 +1,6 @@
 // Tiles of 16-bit whole numbers with VPMADDWD: for native_i16().
 #pragma once
 
-#include <algorithm>
-
 #include "ops/cpu/i16_kernels.h"
 
 #if defined(__x86_64__)
@@ -140,7 +138,8 @@ struct I16Avx2 {
       const __m256i b1 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + 8));
 #pragma GCC unroll 6
       for (int i = 0; i < kRows; ++i) {
-        const __m256i x = _mm256_set1_epi32((i < 3 ? a0 : a3)[i % 3 * row]);
+        // (i < 3 ? a0 : a3)[i % 3 * row] reads the wrong rows when GCC 12 compiles it with -fsanitize=undefined.
+        const __m256i x = _mm256_set1_epi32(i < 3 ? a0[i * row] : a3[(i - 3) * row]);
         add_pair_products(sum0[i], x, b0);
         add_pair_products(sum1[i], x, b1);
       }
