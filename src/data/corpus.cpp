@@ -70,7 +70,7 @@ struct Walk {
     const bool build_tree = has("CMakeCache.txt");
     const bool run = has("config.toml") && has("metrics.jsonl") && has("lock");
     if (!directory.name.empty() && (build_tree || run)) {
-      ++corpus.skipped_other;
+      ++corpus.skipped_trees;
       return;
     }
     for (const fs::path& path : children) visit(path, directory.name.empty() ? "" : directory.name + "/");
@@ -122,6 +122,7 @@ std::string skipped_text(const Corpus& corpus, std::uint64_t left_out) {
   add(corpus.skipped_unreadable, "unreadable");
   if (corpus.skipped_unreadable > 0) out += " (first: " + base::escape(corpus.first_unreadable, kNameLimit) + ")";
   add(corpus.skipped_other, "empty or not a regular file");
+  add(corpus.skipped_trees, corpus.skipped_trees == 1 ? "build tree or run" : "build trees or runs");
   add(left_out, "left out by --include/--exclude");
   return out;
 }

@@ -31,7 +31,7 @@ struct CorpusOptions {
 struct Corpus {
   std::vector<CorpusFile> files;
   std::uint64_t bytes = 0;  // sum of files[i].bytes()
-  std::uint64_t skipped_hidden = 0, skipped_unreadable = 0, skipped_other = 0;
+  std::uint64_t skipped_hidden = 0, skipped_unreadable = 0, skipped_other = 0, skipped_trees = 0;
   std::string first_unreadable;  // in path order
 
   std::string summary() const;  // "412 files, 3.1 MB; skipped 1,204 hidden, 2 unreadable (first: a/b)"

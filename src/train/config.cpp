@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "base/version.h"
 #include "config/toml.h"
 #include "ops/cpu_level.h"
@@ -230,8 +231,17 @@ RunConfig resolve_existing(const Request& request, const RunConfig& base, std::s
   const std::string run = base::escape(run_name);
   const auto refuse = [&](const std::string& typed, const std::string& kept) {
     throw base::UsageError(
-        fmt::format("{} was started with {} and {} was typed; a run keeps its settings: leave it out{}, or start another with --run", run,
-                    kept, base::escape(typed), kept.starts_with("steps = ") ? " (--extend N lengthens a finished run)" : ""));
+        fmt::format("{} was started with {} and {} was typed; a run keeps its settings: leave it out, or start another with --run", run,
+                    kept, base::escape(typed)));
+  };
+  const auto refuse_length = [&](const std::string& typed) {
+    const auto& train = base.train;
+    const std::string length = train.steps > 0 ? base::human_count(static_cast<std::uint64_t>(train.steps), "step")
+                                               : base::human_duration(train.time_limit) + " of training";
+    throw base::UsageError(fmt::format(
+        "{} is a run of {} and {} was typed; a run keeps its settings: leave it out (--extend N lengthens a finished run), or start "
+        "another with --run",
+        run, length, base::escape(typed)));
   };
   if (request.preset && *request.preset != base.run.preset) refuse("--preset " + *request.preset, "preset " + base.run.preset);
   if (request.config_file) {
@@ -245,7 +255,11 @@ RunConfig resolve_existing(const Request& request, const RunConfig& base, std::s
     network::validate(changed.model);
     if (is_progress(base, typed.key)) {
       config = changed;
-    } else if (!(changed == config)) {
+    } else if (changed == config) {
+      continue;
+    } else if (typed.key == "steps" || typed.key == "time_limit") {
+      refuse_length(typed.spelling);
+    } else {
       refuse(typed.spelling, typed.key + " = " + value_of(base, typed.key));
     }
   }

@@ -1,5 +1,6 @@
 #include "train/loop.h"
 
+#include <csignal>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -184,7 +185,8 @@ StepData Run::next_data(Feed& feed) {
 
 int Run::stopped(int signal) {
   save_now();
-  base::log_line(fmt::format("stopped by signal {} after step {}; the same command resumes", signal, progress_.step));
+  base::log_line(fmt::format("stopped by {} after step {}; the same command resumes",
+                             signal == SIGINT ? "Ctrl-C" : fmt::format("signal {}", signal), progress_.step));
   return 128 + signal;
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <csignal>
 #include <initializer_list>
+#include <string_view>
 #include <thread>
 
 #include "base/file.h"
@@ -21,7 +22,11 @@ void watch(sigset_t signals) {
     int signal = 0;
     if (sigwait(&signals, &signal) != 0) continue;
     int none = 0;
-    if (orderly && received.compare_exchange_strong(none, signal)) continue;
+    if (orderly && received.compare_exchange_strong(none, signal)) {
+      constexpr std::string_view kHeard = "\nstopping after this step; once more stops at once\n";
+      if (isatty(STDERR_FILENO) != 0 && write(STDERR_FILENO, kHeard.data(), kHeard.size()) < 0) continue;
+      continue;
+    }
     base::remove_temporaries();
     _exit(128 + signal);
   }

@@ -50,9 +50,10 @@ TEST(Corpus, SkipsAndCountsHiddenEntriesLinksAndBuildTrees) {
   const Corpus corpus = find_corpus(directory.path());
   EXPECT_EQ(names(corpus), (std::vector<std::string>{"keep", "real/file", "second"}));
   EXPECT_EQ(corpus.skipped_hidden, 2U);
-  EXPECT_EQ(corpus.skipped_other, 4U);  // build, empty, link, real/up
+  EXPECT_EQ(corpus.skipped_other, 3U);  // empty, link, real/up
+  EXPECT_EQ(corpus.skipped_trees, 1U);
   EXPECT_EQ(corpus.skipped_unreadable, 0U);
-  EXPECT_EQ(corpus.summary(), "3 files, 12 B; skipped 2 hidden, 4 empty or not a regular file");
+  EXPECT_EQ(corpus.summary(), "3 files, 12 B; skipped 2 hidden, 3 empty or not a regular file, 1 build tree or run");
 }
 
 TEST(Corpus, SkipsTheRunsOfThisProgramBelowTheRoot) {
