@@ -24,7 +24,8 @@ void watch(sigset_t signals) {
     int none = 0;
     if (orderly && received.compare_exchange_strong(none, signal)) {
       constexpr std::string_view kHeard = "\nstopping after this step; once more stops at once\n";
-      if (isatty(STDERR_FILENO) != 0 && write(STDERR_FILENO, kHeard.data(), kHeard.size()) < 0) continue;
+      if (isatty(STDERR_FILENO) != 0) [[maybe_unused]]
+        const auto shown = write(STDERR_FILENO, kHeard.data(), kHeard.size());
       continue;
     }
     base::remove_temporaries();

@@ -7,8 +7,6 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include <atomic>
-
 #include "ops/cpu/kda-inl.h"
 #include "ops/cpu/parallel.h"
 
@@ -178,16 +176,11 @@ void kda_step(const Kda& p, const float* q, const float* k, const float* v, cons
   const auto kernel = HWY_DYNAMIC_DISPATCH(step_unit);
   const std::size_t floats = 4 * padded(p) + 256;
   const auto units = static_cast<std::int64_t>(kda_units(p));
-  std::atomic<bool> out_of_memory = false;
-  for_ranges(units, 1, units * p.head_dim * p.head_dim * p.time, [&](std::int64_t begin, std::int64_t end) {
+  split(units, units * p.head_dim * p.head_dim * p.time, [&](std::int64_t begin, std::int64_t end) {
     float* scratch = kda_scratch(floats);
-    if (scratch == nullptr) {
-      out_of_memory = true;
-      return;
-    }
+    if (scratch == nullptr) kda_out_of_memory(floats);
     for (std::int64_t i = begin; i < end; ++i) kernel(KdaUnit(p, static_cast<std::size_t>(i)), io, scratch);
   });
-  if (out_of_memory) kda_out_of_memory(floats);
 }
 
 }  // namespace dormouse::ops::cpu
