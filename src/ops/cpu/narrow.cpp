@@ -120,9 +120,13 @@ struct Floats : InShares<Floats> {
   }
 };
 
-// sums + a[0] b[0] + a[1] b[1] in every lane, of two 16-bit whole numbers each; exact.
+// sums + a[0] b[0] + a[1] b[1] modulo 2^32 in every lane, of two 16-bit whole numbers each.
 HWY_INLINE hn::Vec<Ints> add_pair_products(hn::Vec<Ints> a, hn::Vec<Ints> b, hn::Vec<Ints> sums) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if HWY_TARGET == HWY_AVX2
+  __m256i product;  // through intrinsics GCC 12 moves the sums about
+  __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sums.raw), "=&x"(product) : "x"(a.raw), "x"(b.raw));
+  return sums;
+#elif HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const Ints di;
   const hn::Repartition<std::int16_t, Ints> half;
   auto unused = hn::Zero(di);  // on x86 the sum of each lane's pair goes to its lane of the first
@@ -179,7 +183,8 @@ struct Pairs : InShares<Pairs> {
   }
 };
 
-// int8, ternary, without VPDPBUSD: codes become 16-bit whole numbers, once for all rows of a pass.
+// int8, ternary, without VPDPBUSD: codes become 16-bit whole numbers as they are stored, once for all rows of a pass. What storing added
+// to them comes off before the first product; sums may leave 32 bits on the way, never at the end.
 template <bool kTernary>
 struct Codes : InShares<Codes<kTernary>> {
   const Wholes& x;  // of each four neighbours the middle two have changed places
@@ -189,25 +194,27 @@ struct Codes : InShares<Codes<kTernary>> {
   HWY_INLINE void sum(const NarrowMatrix& w, std::int64_t strip, std::int64_t first, std::int64_t row, V* y) const {
     const Full d;
     const Ints di;
-    constexpr std::int64_t kGroups = 512 / 4;  // of four rows of W: 512 products of 127 and 32,512 stay below 2^31
+    constexpr std::int64_t kGroups = kCodeBlock / 4;  // of four rows of W
     constexpr int kSums = kRows * kStrips * kCount;
-    const std::int64_t groups = ceil_div(w.k(), 4);
+    const std::int64_t groups = ceil_div(w.k(), 4), blocks = code_blocks(w.k());
     const std::byte* panel = w.strip(strip) + first * 4;
     const std::int16_t* factors = x.whole + row * x.padded;
+    const std::int32_t* total = x.sum + row * blocks;
     hn::Vec<Ints> sums[kSums];
-    if (groups <= kGroups) {
-      sum_groups<kRows, kStrips, kCount>(groups, panel, w.strip_bytes(), factors, sums);
+    if (blocks == 1) {
+      sum_groups<kRows, kStrips, kCount>(groups, panel, w.strip_bytes(), factors, total, blocks, sums);
 #pragma GCC unroll 32
       for (int i = 0; i < kSums; ++i) y[i] = hn::ConvertTo(d, sums[i]);
     } else {
       HWY_ALIGN std::int32_t some[kSums * kLanes];
       HWY_ALIGN float rounded[kSums * kLanes];
       double all[kSums * kLanes] = {};  // exact
-      for (std::int64_t begin = 0; begin < groups; begin += kGroups) {
-        sum_groups<kRows, kStrips, kCount>(std::min(kGroups, groups - begin), panel, w.strip_bytes(), factors, sums);
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        sum_groups<kRows, kStrips, kCount>(std::min(kGroups, groups - block * kGroups), panel, w.strip_bytes(), factors, total + block,
+                                           blocks, sums);
         for (int i = 0; i < kSums; ++i) hn::Store(sums[i], di, some + i * kLanes);
         for (int i = 0; i < kSums * kLanes; ++i) all[i] += some[i];
-        factors += 4 * kGroups;
+        factors += kCodeBlock;
         panel += kGroups / kPart * 4 * kStrip;
       }
       for (int i = 0; i < kSums * kLanes; ++i) rounded[i] = static_cast<float>(all[i]);
@@ -225,29 +232,39 @@ struct Codes : InShares<Codes<kTernary>> {
  private:
   static constexpr int kPart = kTernary ? 4 : 1;  // groups in one load
 
-  // sums = those of so many groups.
+  // sums = those of so many groups; the factors of row r have the sum total[r * blocks].
   template <int kRows, int kStrips, int kCount>
   HWY_INLINE void sum_groups(std::int64_t groups, const std::byte* panel, std::size_t next, const std::int16_t* factors,
-                             hn::Vec<Ints>* sums) const {
+                             const std::int32_t* total, std::int64_t blocks, hn::Vec<Ints>* sums) const {
     const Ints di;
+    constexpr int kAdded = kTernary ? 1 : 128, kAcross = kStrips * kCount, kTogether = std::min(2, kAcross);
+    static_assert(kAcross % kTogether == 0);
     const std::int64_t padded = x.padded;
     constexpr std::size_t kBytes = 4 * static_cast<std::size_t>(kLanes);
 #pragma GCC unroll 32
-    for (int i = 0; i < kRows * kStrips * kCount; ++i) sums[i] = hn::Zero(di);
+    for (int i = 0; i < kRows * kAcross; ++i) sums[i] = hn::Set(di, -kAdded * total[i / kAcross * blocks]);
     for (std::int64_t g = 0; g < groups; g += kPart) {
 #pragma GCC unroll 4
       for (int part = 0; part < kPart; ++part) {
 #pragma GCC unroll 8
-        for (int c = 0; c < kStrips * kCount; ++c) {
-          const std::byte* at = panel + static_cast<std::size_t>(c / kCount) * next + static_cast<std::size_t>(c % kCount) * kBytes;
-          const auto stored = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(at));
-          const auto even = pair_of(stored, 2 * part), odd = pair_of(stored, 2 * part + 8);
+        for (int c = 0; c < kAcross; c += kTogether) {
+          hn::Vec<Ints> even[kTogether], odd[kTogether];
+#pragma GCC unroll 2
+          for (int j = 0; j < kTogether; ++j) {
+            const std::size_t strip = static_cast<std::size_t>((c + j) / kCount), vector = static_cast<std::size_t>((c + j) % kCount);
+            const auto stored = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(panel + strip * next + vector * kBytes));
+            even[j] = pair_of(stored, 2 * part);
+            odd[j] = pair_of(stored, 2 * part + 8);
+          }
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r) {
             const std::int16_t* factor = factors + r * padded + 4 * part;
-            auto& one = sums[r * kStrips * kCount + c];
-            one = add_pair_products(even, pair_at(factor), one);
-            one = add_pair_products(odd, pair_at(factor + 2), one);
+            const auto first = pair_at(factor), second = pair_at(factor + 2);
+#pragma GCC unroll 2
+            for (int j = 0; j < kTogether; ++j) {
+              auto& one = sums[r * kAcross + c + j];
+              one = add_pair_products(odd[j], second, add_pair_products(even[j], first, one));
+            }
           }
         }
       }
@@ -260,17 +277,7 @@ struct Codes : InShares<Codes<kTernary>> {
   static HWY_INLINE hn::Vec<Ints> pair_of(hn::Vec<Ints> stored, int bit) {
     const hn::RebindToUnsigned<Ints> du;
     const auto bits = hn::BitCast(Ints(), hn::ShiftRightSame(hn::BitCast(du, stored), bit));
-    const auto codes = hn::And(bits, hn::Set(Ints(), kTernary ? 0x00030003 : 0x00ff00ff));
-#if HWY_TARGET == HWY_SCALAR
-    // No lanes of 16 bits: from the lower half without a borrow.
-    constexpr std::int32_t kOffset = kTernary ? 1 : 128;
-    const std::int32_t both = hn::GetLane(codes);
-    const auto low = static_cast<std::uint16_t>((both & 0xffff) - kOffset), high = static_cast<std::uint16_t>((both >> 16) - kOffset);
-    return hn::Set(Ints(), static_cast<std::int32_t>(static_cast<std::uint32_t>(high) << 16 | low));
-#else
-    const hn::Repartition<std::int16_t, Ints> half;
-    return hn::BitCast(Ints(), hn::Sub(hn::BitCast(half, codes), hn::Set(half, kTernary ? 1 : 128)));
-#endif
+    return hn::And(bits, hn::Set(Ints(), kTernary ? 0x00030003 : 0x00ff00ff));
   }
 };
 
@@ -331,16 +338,26 @@ void WholesOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t*
 constexpr float kLargestFactor = 32512;  // of a code: 127 * 256, so that both digits fit a byte
 
 // The same row as DigitsOf() in whole numbers, of each four neighbours the middle two exchanged.
-float FactorsOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t* whole) {
+float FactorsOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t* whole, std::int32_t* sum) {
   const float most = largest_of(k, x);
   const bool none = !(most > 0);
   std::fill(whole + (none ? 0 : k), whole + padded, std::int16_t{0});
-  if (none) return most;
+  if (none) {
+    std::fill_n(sum, code_blocks(k), 0);
+    return most;
+  }
   const float inverse = kLargestFactor / most;
   each(k, [&](auto d, std::int64_t i) HWY_ATTR {
     const hn::Rebind<std::int16_t, decltype(d)> half;
     hn::StoreU(hn::DemoteTo(half, hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse)))), half, whole + i);
   });
+  for (std::int64_t i = 0; i < k; i += kCodeBlock) {
+    const float total = sum_of(std::min(kCodeBlock, k - i), [&](auto d, std::int64_t j) HWY_ATTR {
+      const hn::Rebind<std::int16_t, decltype(d)> half;
+      return hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<decltype(d)>(), hn::LoadU(half, whole + i + j)));
+    });
+    *sum++ = static_cast<std::int32_t>(total);  // exact, below 2^24
+  }
   for (std::int64_t i = 0; i < padded; i += 4) std::swap(whole[i + 1], whole[i + 2]);
   return most / kLargestFactor;
 }
@@ -451,12 +468,13 @@ class RoundedInputs {
     std::int8_t *high = nullptr, *low = nullptr;           // digits: [rows, padded]
     std::int32_t *sum_high = nullptr, *sum_low = nullptr;  // digits: [rows]
     std::int16_t* whole = nullptr;                         // else: [rows, padded]
+    std::int32_t* sum = nullptr;                           // codes in whole numbers: [rows, code_blocks(k)]
 
     std::int64_t padded() const { return round_up(k, 16); }
     std::int64_t blocks() const { return I16Blocks(k).count; }
-    std::int64_t bytes() const { return rows * (2 * padded() + (digits ? 12 : codes ? 4 : 4 * blocks())); }
+    std::int64_t bytes() const { return rows * (2 * padded() + (digits ? 12 : 4 * (codes ? 1 + code_blocks(k) : blocks()))); }
     Digits as_digits() const { return {rows, padded(), high, low, scale, sum_high, sum_low}; }
-    Wholes as_wholes() const { return {rows, padded(), whole, scale}; }
+    Wholes as_wholes() const { return {rows, padded(), whole, scale, sum}; }
 
     void place(std::byte* space) {
       scale = reinterpret_cast<float*>(space + 2 * rows * padded());
@@ -467,6 +485,7 @@ class RoundedInputs {
         sum_low = sum_high + rows;
       } else {
         whole = reinterpret_cast<std::int16_t*>(space);
+        if (codes) sum = reinterpret_cast<std::int32_t*>(scale + rows);
       }
     }
     void round(std::int64_t r) const {
@@ -474,7 +493,7 @@ class RoundedInputs {
       if (digits) {
         scale[r] = HWY_DYNAMIC_DISPATCH(DigitsOf)(k, padded(), x + r * k, high + at, low + at, sum_high + r, sum_low + r);
       } else if (codes) {
-        scale[r] = HWY_DYNAMIC_DISPATCH(FactorsOf)(k, padded(), x + r * k, whole + at);
+        scale[r] = HWY_DYNAMIC_DISPATCH(FactorsOf)(k, padded(), x + r * k, whole + at, sum + r * code_blocks(k));
       } else {
         HWY_DYNAMIC_DISPATCH(WholesOf)(k, padded(), x + r * k, whole + at, scale + r * blocks());
       }

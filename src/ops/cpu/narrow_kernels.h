@@ -16,12 +16,17 @@ struct Digits {
   const std::int32_t *sum_high = nullptr, *sum_low = nullptr;
 };
 
+// So many products of a code and a whole number of x have a sum below 2^31: 512 of 127 and 32,512.
+inline constexpr std::int64_t kCodeBlock = 512;
+constexpr std::int64_t code_blocks(std::int64_t k) { return (k + kCodeBlock - 1) / kCodeBlock; }
+
 // Rows of x in whole numbers, padded with 0. For bf16 in the blocks of I16Blocks(k): x[r,i] ~ scale[r, block of i] * whole[r,i]. For codes
 // with one scale a row, and of each four neighbours the middle two exchanged.
 struct Wholes {
   std::int64_t rows = 0, padded = 0;
   const std::int16_t* whole = nullptr;  // [rows, padded]
   const float* scale = nullptr;         // [rows, blocks]; [rows]
+  const std::int32_t* sum = nullptr;    // of the whole numbers: -; [rows, code_blocks(k)]
 };
 
 struct StripRange {
