@@ -17,19 +17,25 @@ thread_local Team* team_of_thread = nullptr;
 thread_local bool thread_is_alone = false;
 
 // Whether a thread's calls of fit() are better done alone for a while: a core that others use lets every piece wait for its turn there.
+// A core that is away for once costs what it costs: only a window of calls that slept for most of their time is judged so.
 struct Patience {
-  int calls_alone = 0;  // still to come
-  int next = 32;        // of them, when sharing turns out badly again
+  double seconds = 0, asleep = 0;  // of the shared calls since the last judgement
+  double alone = 0;                // seconds still to come
+  double next = kLeast;            // of them, when sharing turns out badly again
+  static constexpr double kWindow = 8e-3, kLeast = 2 * kWindow, kMost = 1;
 
-  void judge(double seconds, double asleep) {
-    constexpr int kMost = 8192;
+  void add_shared(double taken, double slept) {
     constexpr double kShare = 0.4;
+    seconds += taken;
+    asleep += slept;
+    if (seconds < kWindow) return;
     if (asleep < kShare * seconds) {
-      next = 32;
+      next = kLeast;
     } else {
-      calls_alone = next;
+      alone = next;
       next = std::min(2 * next, kMost);
     }
+    seconds = asleep = 0;
   }
 };
 thread_local Patience patience;
@@ -51,14 +57,19 @@ void Team::alone(const std::function<void()>& body) {
 
 void Team::fit(std::int64_t products, const std::function<void()>& body) {
   constexpr std::int64_t kWorthSharing = 3'000'000;  // 0.1 ms of one thread
-  if (products < kWorthSharing || patience.calls_alone > 0) {
-    patience.calls_alone = std::max(0, patience.calls_alone - 1);
+  if (products < kWorthSharing) {
     alone(body);
     return;
   }
   const auto start = std::chrono::steady_clock::now();
-  const double asleep = awake(body);
-  patience.judge(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), asleep);
+  const auto taken = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  if (patience.alone > 0) {
+    alone(body);
+    patience.alone -= taken();
+  } else {
+    const double asleep = awake(body);
+    patience.add_shared(taken(), asleep);
+  }
 }
 
 void Team::run(Job job, const void* data) {
