@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "ops/cpu/parallel.h"
@@ -96,6 +98,28 @@ TEST_F(TeamTest, LittleWorkIsDoneAloneAndMuchIsShared) {
   omp_set_num_threads(2);
   Team::fit(1000, [] { EXPECT_EQ(team_size(), 1); });
   Team::fit(100'000'000, [] { EXPECT_EQ(team_size(), 2); });
+}
+
+TEST_F(TeamTest, SharingRestsWhileOthersAreLateAndIsTriedAgain) {
+  omp_set_num_threads(2);
+  const auto size_of_late = [] {
+    int size = 0;
+    Team::fit(100'000'000, [&] {
+      size = team_size();
+      on_team([](int id, int) {
+        if (id == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      });
+    });
+    return size;
+  };
+  const auto calls_until = [&](int size) {
+    int calls = 1;
+    while (size_of_late() != size && calls < 1'000'000) ++calls;
+    return calls;
+  };
+  EXPECT_EQ(size_of_late(), 2);  // one that is late is no reason yet
+  EXPECT_LT(calls_until(1), 1000);
+  EXPECT_LT(calls_until(2), 1'000'000);
 }
 
 }  // namespace
