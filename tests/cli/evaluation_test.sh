@@ -22,4 +22,12 @@ expect 0 'bpb.*WARNING: runs/8/best.safetensors was trained on copy.txt: ' eval 
 [ "$(wc -l <err.txt)" -eq 1 ] || fail "the warning is not one line: $(cat err.txt)"
 expect 0 'bpb' eval runs/8 --data small.toml
 [ ! -s err.txt ] || fail "a new text is warned of, or a bar is drawn without a terminal: $(cat err.txt)"
+
+# A run says how much of its held-out text it trains on all the same.
+expect 0 'held out .*copy.txt.; WARNING: 100% of it stands in the training text too' train --config small.toml -t 1 --data text.txt \
+  --eval copy.txt --run runs/copy --steps 1
+cat small.toml text.txt >parts.txt
+expect 0 'parts.txt.; WARNING: 9[0-9]% of it' train --config small.toml -t 1 --data text.txt --eval parts.txt --run runs/parts --steps 1
+expect 0 'held out .*small.toml' train --config small.toml -t 1 --data text.txt --eval small.toml --run runs/other --steps 1
+! grep -q 'training text too' out.txt err.txt || fail "other text is called that of the training"
 finish
