@@ -12,18 +12,15 @@ namespace {
 
 constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15;  // odd
 
-constexpr std::uint64_t kLeaving = [] {  // what a byte is multiplied with when it has left: kBase^kOverlapBlock
+constexpr std::uint64_t kLeaving = [] {  // the weight of a byte that leaves
   std::uint64_t power = 1;
   for (std::size_t i = 0; i < kOverlapBlock; ++i) power *= kBase;
   return power;
 }();
 
-// Of a byte: 0 must count too, or runs of zeros of any length were alike.
-std::uint64_t digit(std::uint8_t byte) { return byte + std::uint64_t{1}; }
-
 std::uint64_t hash_of(std::span<const std::uint8_t> block) {
   std::uint64_t hash = 0;
-  for (const std::uint8_t byte : block) hash = hash * kBase + digit(byte);
+  for (const std::uint8_t byte : block) hash = hash * kBase + byte;
   return hash;
 }
 
@@ -68,6 +65,7 @@ Overlap find_overlap(const Corpus& train, std::span<const std::uint8_t> held_out
   std::vector<std::uint8_t> text(kOverlapBlock + kPiece);  // the last bytes before a piece, and the piece
   for (const CorpusFile& file : train.files) {
     const std::uint64_t size = std::min(file.bytes(), most - result.searched);
+    result.searched += size;
     if (size < kOverlapBlock) continue;
     const base::File from = base::File::open_read(file.path);
     from.read_exactly_at(0, std::span(text).first(kOverlapBlock));
@@ -77,12 +75,11 @@ Overlap find_overlap(const Corpus& train, std::span<const std::uint8_t> held_out
       const auto piece = static_cast<std::size_t>(std::min(kPiece, size - at));
       from.read_exactly_at(at, std::span(text).subspan(kOverlapBlock, piece));
       for (std::size_t i = 0; i < piece; ++i) {
-        hash = hash * kBase + (digit(text[kOverlapBlock + i]) - kLeaving * digit(text[i]));
+        hash = hash * kBase + (text[kOverlapBlock + i] - kLeaving * text[i]);
         result.found += wanted.take(hash);
       }
       std::copy_n(text.begin() + static_cast<std::ptrdiff_t>(piece), kOverlapBlock, text.begin());
     }
-    result.searched += size;
   }
   return result;
 }

@@ -1,6 +1,7 @@
-// How much of a held-out text was trained on all the same.
+// How much of a held-out text stands in the training text too.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -18,7 +19,7 @@ struct Overlap {
 };
 
 // Looks for every block of kOverlapBlock bytes of `held_out`, cut from its start, at every place within a file of `train`, in its first
-// `most` bytes (about 300 MB a second). By a rolling hash of 64 bits (Karp and Rabin 1987), blocks of equal hashes count as equal.
+// `most` bytes (about 300 MB a second). By a rolling hash of 64 bits (Karp and Rabin 1987): blocks of equal hashes count as equal.
 // Reads the files; base::Error as base::File.
 Overlap find_overlap(const Corpus& train, std::span<const std::uint8_t> held_out, std::uint64_t most);
 

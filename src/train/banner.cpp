@@ -43,13 +43,13 @@ std::string length_text(const TrainConfig& train) {
 
 // "" when next to nothing of the held-out text is trained on.
 std::string overlap_text(const RunData& data) {
-  constexpr std::uint64_t kMost = 128U << 20;  // half a second
+  constexpr std::uint64_t kMost = 128U << 20;  // half a second, from the page cache
   const data::Overlap overlap = data::find_overlap(data.train, data.window, kMost);
   if (overlap.share() < 0.01) return "";
   const std::string where = overlap.searched < data.train.bytes ? "the first " + base::human_bytes(overlap.searched) + " of " : "";
-  return fmt::format("; {}{:.0f}% of it stands in {}the training text too{}",
-                     overlap.share() < 0.5 ? "" : "WARNING: ", 100 * overlap.share(), where,
-                     overlap.share() < 0.5 ? "" : ": its BPB tells what was learned by heart");
+  const bool mostly = overlap.share() >= 0.5;
+  return fmt::format("; {}{:.0f}% of it stands in {}the training text too{}", mostly ? "WARNING: " : "", 100 * overlap.share(), where,
+                     mostly ? ": its BPB says how well that is remembered, not how well other text is predicted" : "");
 }
 
 }  // namespace

@@ -101,25 +101,32 @@ TEST_F(TeamTest, LittleWorkIsDoneAloneAndMuchIsShared) {
 }
 
 TEST_F(TeamTest, SharingRestsWhileOthersAreLateAndIsTriedAgain) {
-  omp_set_num_threads(2);
-  const auto size_of_late = [] {
-    int size = 0;
-    Team::fit(100'000'000, [&] {
-      size = team_size();
-      on_team([](int id, int) {
-        if (id == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::thread([] {  // how a thread was served before is its own
+    omp_set_num_threads(2);
+    const auto threads_of_late = [] {
+      int threads = 0;
+      Team::fit(100'000'000, [&] {
+        threads = team_size();
+        on_team([](int id, int team) {
+          if (id == team - 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        });
       });
-    });
-    return size;
-  };
-  const auto calls_until = [&](int size) {
-    int calls = 1;
-    while (size_of_late() != size && calls < 1'000'000) ++calls;
-    return calls;
-  };
-  EXPECT_EQ(size_of_late(), 2);  // one that is late is no reason yet
-  EXPECT_LT(calls_until(1), 1000);
-  EXPECT_LT(calls_until(2), 1'000'000);
+      return threads;
+    };
+    const auto calls_until = [&](int threads) {
+      int calls = 1;
+      while (threads_of_late() != threads && calls < 1000) ++calls;
+      return calls;
+    };
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(threads_of_late(), 2);
+    if (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(4)) {
+      EXPECT_EQ(threads_of_late(), 2) << "one call that was late is no reason yet";
+    }
+    EXPECT_LT(calls_until(1), 10);
+    EXPECT_LT(calls_until(2), 1000);
+  })
+      .join();
 }
 
 }  // namespace

@@ -120,10 +120,10 @@ struct Floats : InShares<Floats> {
   }
 };
 
-// sums + a[0] b[0] + a[1] b[1] modulo 2^32 in every lane, of two 16-bit whole numbers each.
+// sums + a[0] b[0] + a[1] b[1] in every lane, of two 16-bit whole numbers each; exact below 2^31.
 HWY_INLINE hn::Vec<Ints> add_pair_products(hn::Vec<Ints> a, hn::Vec<Ints> b, hn::Vec<Ints> sums) {
 #if HWY_TARGET == HWY_AVX2
-  __m256i product;  // through intrinsics GCC 12 moves the sums about
+  __m256i product;  // around intrinsics GCC 12 copies the sums from register to register
   __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sums.raw), "=&x"(product) : "x"(a.raw), "x"(b.raw));
   return sums;
 #elif HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
@@ -184,7 +184,7 @@ struct Pairs : InShares<Pairs> {
 };
 
 // int8, ternary, without VPDPBUSD: codes become 16-bit whole numbers as they are stored, once for all rows of a pass. What storing added
-// to them comes off before the first product; sums may leave 32 bits on the way, never at the end.
+// to them, o, comes off first: a sum begins with -o sum(x), so that on its way every x counts with its code or with -o (kCodeBlock).
 template <bool kTernary>
 struct Codes : InShares<Codes<kTernary>> {
   const Wholes& x;  // of each four neighbours the middle two have changed places
@@ -237,7 +237,8 @@ struct Codes : InShares<Codes<kTernary>> {
   HWY_INLINE void sum_groups(std::int64_t groups, const std::byte* panel, std::size_t next, const std::int16_t* factors,
                              const std::int32_t* total, std::int64_t blocks, hn::Vec<Ints>* sums) const {
     const Ints di;
-    constexpr int kAdded = kTernary ? 1 : 128, kAcross = kStrips * kCount, kTogether = std::min(2, kAcross);
+    constexpr int kAdded = kTernary ? 1 : 128, kAcross = kStrips * kCount;
+    constexpr int kTogether = 2;  // vectors for which a factor is loaded once
     static_assert(kAcross % kTogether == 0);
     const std::int64_t padded = x.padded;
     constexpr std::size_t kBytes = 4 * static_cast<std::size_t>(kLanes);
@@ -336,8 +337,9 @@ void WholesOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t*
 }
 
 constexpr float kLargestFactor = 32512;  // of a code: 127 * 256, so that both digits fit a byte
+static_assert(kCodeBlock * 128 * static_cast<std::int64_t>(kLargestFactor) < std::int64_t{1} << 31);
 
-// The same row as DigitsOf() in whole numbers, of each four neighbours the middle two exchanged.
+// The same row as DigitsOf() in whole numbers, of each four neighbours the middle two exchanged; sum [code_blocks(k)], of every block.
 float FactorsOf(std::int64_t k, std::int64_t padded, const float* x, std::int16_t* whole, std::int32_t* sum) {
   const float most = largest_of(k, x);
   const bool none = !(most > 0);

@@ -16,7 +16,7 @@ struct Digits {
   const std::int32_t *sum_high = nullptr, *sum_low = nullptr;
 };
 
-// So many products of a code and a whole number of x have a sum below 2^31: 512 of 127 and 32,512.
+// 512 products of 128 and a whole number of x, 32,512 at most, stay below 2^31: so does every sum of codes on its way.
 inline constexpr std::int64_t kCodeBlock = 512;
 constexpr std::int64_t code_blocks(std::int64_t k) { return (k + kCodeBlock - 1) / kCodeBlock; }
 
@@ -25,8 +25,8 @@ constexpr std::int64_t code_blocks(std::int64_t k) { return (k + kCodeBlock - 1)
 struct Wholes {
   std::int64_t rows = 0, padded = 0;
   const std::int16_t* whole = nullptr;  // [rows, padded]
-  const float* scale = nullptr;         // [rows, blocks]; [rows]
-  const std::int32_t* sum = nullptr;    // of the whole numbers: -; [rows, code_blocks(k)]
+  const float* scale = nullptr;         // bf16: [rows, blocks]; codes: [rows]
+  const std::int32_t* sum = nullptr;    // codes: of each kCodeBlock whole numbers, [rows, code_blocks(k)]; bf16: null
 };
 
 struct StripRange {

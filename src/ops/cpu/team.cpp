@@ -16,24 +16,23 @@ namespace {
 thread_local Team* team_of_thread = nullptr;
 thread_local bool thread_is_alone = false;
 
-// Whether a thread's calls of fit() are better done alone for a while: a core that others use lets every piece wait for its turn there.
-// A core that is away for once costs what it costs: only a window of calls that slept for most of their time is judged so.
+// Whether a thread's calls of fit() are better done alone for a while: on a core that others use, every piece waits for its turn. Judged by
+// windows of calls, so that a core that was away once is no reason.
 struct Patience {
   double seconds = 0, asleep = 0;  // of the shared calls since the last judgement
   double alone = 0;                // seconds still to come
-  double next = kLeast;            // of them, when sharing turns out badly again
-  static constexpr double kWindow = 8e-3, kLeast = 2 * kWindow, kMost = 1;
+  double times = kLeast;           // what a window took that slept too much, so many times: the seconds alone that follow
+  static constexpr double kWindow = 8e-3, kShare = 0.4, kLeast = 2, kMost = 64;
 
   void add_shared(double taken, double slept) {
-    constexpr double kShare = 0.4;
     seconds += taken;
     asleep += slept;
     if (seconds < kWindow) return;
     if (asleep < kShare * seconds) {
-      next = kLeast;
+      times = kLeast;
     } else {
-      alone = next;
-      next = std::min(2 * next, kMost);
+      alone = times * seconds;
+      times = std::min(2 * times, kMost);
     }
     seconds = asleep = 0;
   }
