@@ -7,6 +7,16 @@
 #include "train/run_data.h"
 
 namespace dormouse::cli {
+namespace {
+
+// The run directory that a model is in; empty when there is no config.toml.
+std::filesystem::path run_of(const std::filesystem::path& run_or_file) {
+  std::error_code ignored;
+  const auto run = std::filesystem::is_directory(run_or_file, ignored) ? run_or_file : run_or_file.parent_path();
+  return std::filesystem::exists(run / "config.toml", ignored) ? (run.empty() ? "." : run) : std::filesystem::path();
+}
+
+}  // namespace
 
 std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit,
                                       std::string_view way_out) {
@@ -26,13 +36,19 @@ std::optional<Window> held_out_window(const std::filesystem::path& run, const ne
 }
 
 std::string trained_on(const std::filesystem::path& run_or_file, const data::Corpus& text) {
-  std::error_code ignored;
-  const bool is_run = std::filesystem::is_directory(run_or_file, ignored);
-  const auto config_path = (is_run ? run_or_file : run_or_file.parent_path()) / "config.toml";
-  if (!std::filesystem::exists(config_path, ignored)) return "";
   try {
-    return train::trained_on(train::load_config(config_path).data, text);
+    const auto run = run_of(run_or_file);
+    return run.empty() ? "" : train::trained_on(train::load_config(run / "config.toml").data, text);
   } catch (const base::Error&) {  // another program's config.toml
+    return "";
+  }
+}
+
+std::string overlap_text(const std::filesystem::path& run_or_file, std::span<const std::uint8_t> scored) {
+  try {
+    const auto run = run_of(run_or_file);
+    return run.empty() ? "" : train::overlap_text(train::open_data(train::load_config(run / "config.toml"), run).train, scored);
+  } catch (const base::Error&) {  // its text is gone, too
     return "";
   }
 }

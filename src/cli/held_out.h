@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,5 +26,9 @@ std::optional<Window> held_out_window(const std::filesystem::path& run, const ne
 
 // The first file of `text` that the run of this model trained on, escaped; "" when there is none, or no run directory to tell.
 std::string trained_on(const std::filesystem::path& run_or_file, const data::Corpus& text);
+
+// How much of `scored` stands in the training text of the run of this model, as train::overlap_text says it; "" when there is no run
+// directory or its text is not where it was.
+std::string overlap_text(const std::filesystem::path& run_or_file, std::span<const std::uint8_t> scored);
 
 }  // namespace dormouse::cli

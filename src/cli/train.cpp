@@ -132,7 +132,8 @@ void add_train(CLI::App& app, Context& context) {
   for (const auto& flag : kKeyFlags) {
     command.optional(flag.names, flags->keys[flag.names], flag.help, flag.type);
   }
-  command.optional("--extend", flags->extend, "train a finished run N steps longer", "N");
+  command.optional("--extend", flags->extend,
+                   "make a finished run N steps longer: it goes back to where its learning rate began to fall, and on from there", "N");
   command.flag("--eval-depths", flags->eval_depths, "evaluate at every depth too");
   command.flag("--tensorboard", flags->tensorboard, "write event files for TensorBoard into the run");
   command.flag("--new", flags->must_be_new, "refuse to resume an existing run");

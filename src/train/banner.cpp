@@ -12,7 +12,6 @@
 #include "base/threads.h"
 #include "base/units.h"
 #include "base/version.h"
-#include "data/overlap.h"
 #include "ops/cpu_level.h"
 #include "train/standing.h"
 
@@ -41,17 +40,6 @@ std::string length_text(const TrainConfig& train) {
   return fmt::format("{} of training (a longer new run: --time-limit 1h, or --steps N)", base::human_duration(train.time_limit));
 }
 
-// "" when next to nothing of the held-out text is trained on.
-std::string overlap_text(const RunData& data) {
-  constexpr std::uint64_t kMost = 128U << 20;  // half a second, from the page cache
-  const data::Overlap overlap = data::find_overlap(data.train, data.window, kMost);
-  if (overlap.share() < 0.01) return "";
-  const std::string where = overlap.searched < data.train.bytes ? "the first " + base::human_bytes(overlap.searched) + " of " : "";
-  const bool mostly = overlap.share() >= 0.5;
-  return fmt::format("; {}{:.0f}% of it stands in {}the training text too{}", mostly ? "WARNING: " : "", 100 * overlap.share(), where,
-                     mostly ? ": its BPB says how well that is remembered, not how well other text is predicted" : "");
-}
-
 }  // namespace
 
 void print_banner(const RunDirectory& directory, const RunConfig& config, const RunData& data, const MemoryPlan& plan, Trainer& trainer,
@@ -68,8 +56,9 @@ void print_banner(const RunDirectory& directory, const RunConfig& config, const 
       fmt::format("  data     {}: {}; an epoch is {} windows, {} steps", base::escape(config.data.path), data.found,
                   base::human_count(windows_in_epoch),
                   base::human_count(std::max<std::uint64_t>(1, windows_in_epoch / static_cast<std::uint64_t>(train.batch * train.accum)))));
+  const std::string overlap = overlap_text(data.train, data.window);
   base::log_line(fmt::format("  held out {} of {} ({}){}", base::human_bytes(data.window.size()), base::human_bytes(data.held_out_bytes),
-                             one_line(config.data.held_out), overlap_text(data)));
+                             one_line(config.data.held_out), overlap.empty() ? "" : "; " + overlap));
   base::log_line(fmt::format("  length   {}", length_text(train)));
 }
 

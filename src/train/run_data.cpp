@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
+#include "data/overlap.h"
 
 namespace dormouse::train {
 namespace {
@@ -136,6 +137,17 @@ RunData open_data(const RunConfig& config, const std::filesystem::path& run_dire
   }
   result.identity = shorten(identity);
   return result;
+}
+
+std::string overlap_text(const data::Corpus& train, std::span<const std::uint8_t> scored) {
+  constexpr std::uint64_t kMost = 128U << 20;  // half a second, from the page cache
+  const data::Overlap overlap = data::find_overlap(train, scored, kMost);
+  if (overlap.share() < 0.01) return "";
+  const std::string where = overlap.searched < train.bytes ? "the first " + base::human_bytes(overlap.searched) + " of " : "";
+  const bool mostly = overlap.share() >= 0.5;
+  return fmt::format("{}{:.0f}% of it stands in {}the training text too: {}", mostly ? "WARNING: " : "", 100 * overlap.share(), where,
+                     mostly ? "its BPB says how well that is remembered, not how well other text is predicted"
+                            : "other text is predicted a little less well");
 }
 
 std::string trained_on(const DataConfig& data, const data::Corpus& text) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ auto with_path(const std::filesystem::path& path, Work&& work) {
     throw base::Error(name + ": " + what);
   }
 }
+
+// Of a text that is scored, how much stands in the training text too: "3% of it stands in ...", with a warning from half on; "" below 1%.
+std::string overlap_text(const data::Corpus& train, std::span<const std::uint8_t> scored);
 
 // The first file of `text` that a run with this data trained on, by its size and checksums, escaped; "" when there is none, or when the
 // run has too many files to be listed.

@@ -23,6 +23,14 @@ expect 0 'bpb.*WARNING: runs/8/best.safetensors was trained on copy.txt: ' eval 
 expect 0 'bpb' eval runs/8 --data small.toml
 [ ! -s err.txt ] || fail "a new text is warned of, or a bar is drawn without a terminal: $(cat err.txt)"
 
+head -c 5000 text.txt | tail -c 3000 >some.txt
+expect 0 'some.txt: WARNING: 100% of it stands in the training text too' eval runs/8 --data some.txt
+expect 0 'some.txt: WARNING: 100% of it stands' eval runs/8/best.safetensors --data some.txt
+mv text.txt elsewhere.txt
+expect 0 'bpb' eval runs/8 --data some.txt
+[ ! -s err.txt ] || fail "without the training text: $(cat err.txt)"
+mv elsewhere.txt text.txt
+
 # A run says how much of its held-out text it trains on all the same.
 expect 0 'held out .*copy.txt.; WARNING: 100% of it stands in the training text too' train --config small.toml -t 1 --data text.txt \
   --eval copy.txt --run runs/copy --steps 1

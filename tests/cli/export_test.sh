@@ -92,7 +92,7 @@ expect 0 '' export runs/a
 cp runs/a/model.dmexp old.dmexp
 expect 0 'done:' train --run runs/a --extend 4 -t 1
 cp old.dmexp runs/a/model.dmexp
-expect 1 'error: runs/a/model.dmexp.*is of step 4, and checkpoint.safetensors beside it of step [0-9]+; write it anew: dormouse export runs/a~' \
+expect 1 'error: runs/a/model.dmexp.*is of step 4, and checkpoint.safetensors beside it of step [0-9]+; write it anew: dormouse export runs/a, or of the best weights so far: dormouse export runs/a --best~' \
   generate runs/a -p x
 expect 0 '' export runs/a
 expect 0 'seed' generate runs/a -p x -n 3
