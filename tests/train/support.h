@@ -68,8 +68,9 @@ inline Request small_request(const TemporaryDirectory& directory, const std::str
   Request request;
   request.data = data;
   request.run_directory = directory.path / run;
-  std::vector<std::string> all = {"d_model=16",     "n_heads=2",      "head_dim=8",   "d_ffn=24", "rank=6",      "max_iter=2",
-                                  "max_seq_len=32", "engram_rows=64", "engram_dim=4", "batch=4",  "compute=f32", "threads=1"};
+  std::vector<std::string> all = {"d_model=16",  "n_heads=2",      "head_dim=8",     "d_ffn=24",     "rank=6",
+                                  "max_iter=2",  "max_seq_len=32", "engram_rows=64", "engram_dim=4", "batch=4",
+                                  "compute=f32", "threads=1",      "eval_bytes=1000"};
   all.insert(all.end(), settings.begin(), settings.end());
   for (const auto& setting : all) {
     const auto equals = setting.find('=');
