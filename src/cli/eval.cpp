@@ -28,14 +28,9 @@ Window read_window(const Flags& flags, const network::ModelConfig& model, std::i
   if (!flags.data.empty()) {
     const auto corpus = data::find_corpus(flags.data);
     Window window{data::read_corpus(corpus, static_cast<std::uint64_t>(limit)), base::escape(flags.data)};
+    if (const auto remark = seen_in_training(flags.model, corpus, window); !remark.empty()) base::log_line(remark);
     if (window.bytes.size() < corpus.bytes) {
       window.name = fmt::format("the first {} bytes of {}", base::human_count(window.bytes.size()), window.name);
-    }
-    if (const auto file = trained_on(flags.model, corpus); !file.empty()) {
-      base::log_line(fmt::format("WARNING: {} was trained on {}: the BPB says how well it remembers that, not how well it predicts",
-                                 base::escape(flags.model), file));
-    } else if (const auto overlap = overlap_text(flags.model, window.bytes); !overlap.empty()) {
-      base::log_line(fmt::format("{}: {}", base::escape(flags.data), overlap));
     }
     return window;
   }

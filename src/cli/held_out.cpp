@@ -35,20 +35,18 @@ std::optional<Window> held_out_window(const std::filesystem::path& run, const ne
   return Window{std::move(data.window), "the run's held-out text"};
 }
 
-std::string trained_on(const std::filesystem::path& run_or_file, const data::Corpus& text) {
+std::string seen_in_training(const std::filesystem::path& run_or_file, const data::Corpus& text, const Window& window) {
   try {
     const auto run = run_of(run_or_file);
-    return run.empty() ? "" : train::trained_on(train::load_config(run / "config.toml").data, text);
-  } catch (const base::Error&) {  // another program's config.toml
-    return "";
-  }
-}
-
-std::string overlap_text(const std::filesystem::path& run_or_file, std::span<const std::uint8_t> scored) {
-  try {
-    const auto run = run_of(run_or_file);
-    return run.empty() ? "" : train::overlap_text(train::open_data(train::load_config(run / "config.toml"), run).train, scored);
-  } catch (const base::Error&) {  // its text is gone, too
+    if (run.empty()) return "";
+    const auto config = train::load_config(run / "config.toml");
+    if (const auto file = train::trained_on(config.data, text); !file.empty()) {
+      return fmt::format("WARNING: {} was trained on {}: the BPB says how well it remembers that, not how well it predicts",
+                         base::escape(run_or_file.string()), file);
+    }
+    const auto overlap = train::overlap_text(train::open_data(config, run).train, window.bytes);
+    return overlap.empty() ? "" : fmt::format("{}: {}", window.name, overlap);
+  } catch (const base::Error&) {  // another program's config.toml, or its text is gone
     return "";
   }
 }

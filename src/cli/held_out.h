@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,11 +23,8 @@ struct Window {
 std::optional<Window> held_out_window(const std::filesystem::path& run, const network::ModelConfig& model, std::int64_t limit,
                                       std::string_view way_out);
 
-// The first file of `text` that the run of this model trained on, escaped; "" when there is none, or no run directory to tell.
-std::string trained_on(const std::filesystem::path& run_or_file, const data::Corpus& text);
-
-// How much of `scored` stands in the training text of the run of this model, as train::overlap_text says it; "" when there is no run
-// directory or its text is not where it was.
-std::string overlap_text(const std::filesystem::path& run_or_file, std::span<const std::uint8_t> scored);
+// A remark when `text`, of which `window` is scored, was trained on by the run of this model: a whole file of it, or how much of the window
+// stands in the training text too. "" when nothing did, there is no run directory to tell, or its text is not where it was.
+std::string seen_in_training(const std::filesystem::path& run_or_file, const data::Corpus& text, const Window& window);
 
 }  // namespace dormouse::cli

@@ -101,7 +101,7 @@ TEST_F(TeamTest, LittleWorkIsDoneAloneAndMuchIsShared) {
 }
 
 TEST_F(TeamTest, SharingRestsWhileOthersAreLateAndIsTriedAgain) {
-  std::thread([] {  // how a thread was served before is its own
+  std::thread newcomer([] {  // how a thread was served before is its own
     omp_set_num_threads(2);
     const auto threads_of_late = [] {
       int threads = 0;
@@ -125,8 +125,8 @@ TEST_F(TeamTest, SharingRestsWhileOthersAreLateAndIsTriedAgain) {
     }
     EXPECT_LT(calls_until(1), 10);
     EXPECT_LT(calls_until(2), 1000);
-  })
-      .join();
+  });
+  newcomer.join();
 }
 
 }  // namespace

@@ -18,8 +18,9 @@ namespace {
 // the table is wide enough that one percent is several times that.
 TEST(Memory, PrivateBytesStayFlatWithinOnePercentOverTwoThousandSteps) {
   const testing::TemporaryDirectory directory;
-  const auto request = testing::small_request(
-      directory, "a", {"d_model=64", "head_dim=32", "engram_rows=32768", "steps=2420", "log_every=20", "eval_every=200", "ckpt_every=200"});
+  const auto request = testing::small_request(directory, "a",
+                                              {"d_model=64", "head_dim=32", "engram_rows=32768", "steps=2420", "log_every=20",
+                                               "eval_every=200", "ckpt_every=200", "eval_bytes=10000"});
   ASSERT_EQ(run(request, false), 0);
   base::set_threads(0);
 

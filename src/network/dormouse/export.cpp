@@ -130,9 +130,8 @@ void refuse_stale(const std::filesystem::path& run, const format::DmexpFile& fil
   const auto [name, step] = parse_source(file.header().source);
   std::error_code ignored;
   if (name.empty() || !std::filesystem::is_regular_file(run / name, ignored)) return;
-  const std::string best = "dormouse export " + base::shell_word(run.string()) + " --best";
-  const std::string command =
-      name == "best.safetensors" ? best : "dormouse export " + base::shell_word(run.string()) + ", or of the best weights so far: " + best;
+  const std::string last = "dormouse export " + base::shell_word(run.string()), best = last + " --best";
+  const std::string command = name == "best.safetensors" ? best : last + ", or of the best weights so far: " + best;
   const format::SafetensorsFile source(run / name);
   const std::int64_t now = read_step(source);
   if (now > step)

@@ -1,13 +1,10 @@
 // Tiles of 16-bit whole numbers with VPMADDWD: for native_i16().
 #pragma once
 
+#include "ops/cpu/avx2.h"
 #include "ops/cpu/i16_kernels.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define DORMOUSE_AVX2 __attribute__((target("avx2,fma")))
-
 namespace dormouse::ops::cpu {
 
 struct I16Avx2 {
@@ -163,12 +160,6 @@ struct I16Avx2 {
   }
 
  private:
-  // sums += a[0] b[0] + a[1] b[1] in every lane, of two 16-bit whole numbers each. Through intrinsics GCC 12 moves the sums about.
-  DORMOUSE_AVX2 static inline __attribute__((always_inline)) void add_pair_products(__m256i& sums, __m256i a, __m256i b) {
-    __m256i product;
-    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sums), "=&x"(product) : "x"(a), "x"(b));
-  }
-
   // Eight rows, kRowStride apart, of eight pairs become `pairs` rows of eight, kStrip apart.
   DORMOUSE_AVX2 static void turn(const Pair* from, std::int64_t pairs, Pair* to) {
     __m256i x[8], y[8];

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/cpu/avx2.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/math-inl.h"
 #include "ops/cpu/narrow_kernels.h"
@@ -123,8 +124,7 @@ struct Floats : InShares<Floats> {
 // sums + a[0] b[0] + a[1] b[1] in every lane, of two 16-bit whole numbers each; exact below 2^31.
 HWY_INLINE hn::Vec<Ints> add_pair_products(hn::Vec<Ints> a, hn::Vec<Ints> b, hn::Vec<Ints> sums) {
 #if HWY_TARGET == HWY_AVX2
-  __m256i product;  // around intrinsics GCC 12 copies the sums from register to register
-  __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sums.raw), "=&x"(product) : "x"(a.raw), "x"(b.raw));
+  cpu::add_pair_products(sums.raw, a.raw, b.raw);
   return sums;
 #elif HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const Ints di;

@@ -4,10 +4,10 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/threads.h"
 
 namespace dormouse::ops::cpu {
@@ -60,14 +60,13 @@ void Team::fit(std::int64_t products, const std::function<void()>& body) {
     alone(body);
     return;
   }
-  const auto start = std::chrono::steady_clock::now();
-  const auto taken = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const auto start = base::Clock::now();
   if (patience.alone > 0) {
     alone(body);
-    patience.alone -= taken();
+    patience.alone -= base::seconds_since(start);
   } else {
     const double asleep = awake(body);
-    patience.add_shared(taken(), asleep);
+    patience.add_shared(base::seconds_since(start), asleep);
   }
 }
 
@@ -86,9 +85,9 @@ void Team::run(Job job, const void* data) {
     if (busy_.load(std::memory_order_acquire) == 0) return;
     hwy::Pause();
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = base::Clock::now();
   for (int busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) busy_.wait(busy, std::memory_order_acquire);
-  asleep_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  asleep_ += base::seconds_since(start);
 }
 
 void Team::serve(int id) {
