@@ -18,12 +18,13 @@
 #include "network/dormouse/model_file.h"
 #include "optim/optimizer.h"
 #include "report/metrics.h"
+#include "train/config.h"
 
 namespace dormouse::cli {
 namespace {
 
 struct Flags {
-  std::string file, preset, opt = "mix";
+  std::string file, preset;
   Machine machine;
 };
 
@@ -41,7 +42,7 @@ int show_preset(const Flags& flags) {
   std::string text = fmt::format("{:<36} {:>16} {:>12}  {:<13} {:<10} {}\n", "parameter", "shape", "values", "role", "kind", "group");
   for (const auto* p : list) {
     text += fmt::format("{:<36} {:>16} {:>12}  {:<13} {:<10} {}\n", p->name, p->value.shape().text(), human(p->value.size()),
-                        tensor::name_of(p->role), tensor::name_of(p->kind), optim::name_of(optim::group_of(*p, flags.opt)));
+                        tensor::name_of(p->role), tensor::name_of(p->kind), optim::name_of(optim::group_of(*p, train::TrainConfig().opt)));
   }
   const std::int64_t total = network::count(parameters, config);
   text += fmt::format("{}: {} tensors, {} parameters, equations {}\n", flags.preset, list.size(), human(total), config.equations);

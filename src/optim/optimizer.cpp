@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "optim/deal.h"
 #include "optim/muon.h"
 
 namespace dormouse::optim {
@@ -112,7 +114,8 @@ Optimizer::Optimizer(std::vector<Parameter*> parameters, OptimizerConfig config,
     Slot slot{.parameter = p,
               .group = group,
               .multiplier = multiplier_of(config_, group, p->role),
-              .weight_decay = weight_decay_of(config_, group, *p)};
+              .weight_decay = weight_decay_of(config_, group, *p),
+              .heads = group == Group::qk ? p->heads : 1};
     const auto zeros = [&] { return Tensor::zeros(p->value.shape(), Dtype::f32); };
     if (group == Group::muon || group == Group::qk || group == Group::dense) {
       slot.momentum = zeros();
@@ -145,25 +148,13 @@ StepReport Optimizer::step(const Rates& rates, const std::vector<std::uint32_t>*
   ++applied;
   const double grad_scale = config_.grad_clip > 0 && report.clip_norm > config_.grad_clip ? config_.grad_clip / report.clip_norm : 1;
   for (Slot& slot : slots_) {
-    const double slot_lr = (slot.group == Group::table ? rates.table : rates.all) * slot.multiplier;
-    switch (slot.group) {
-      case Group::muon:
-      case Group::qk:
-      case Group::dense:
-        report.zero_gradients += step_muon(slot, slot_lr);
-        break;
-      case Group::table:
-        step_table(slot, slot_lr, touched_rows);
-        break;
-      case Group::rest:
-        step_rest(slot, slot_lr, grad_scale);
-        break;
-    }
+    if (slot.group == Group::table) step_table(slot, rates.table * slot.multiplier, touched_rows);
+    if (slot.group == Group::rest) step_rest(slot, rates.all * slot.multiplier, grad_scale);
   }
+  report.zero_gradients = step_matrices(rates.all);
   if (config_.retract_every > 0 && applied % config_.retract_every == 0) {
     const auto start = base::Clock::now();
-    for (const Slot& slot : slots_)
-      if (is_factor(*slot.parameter)) retract(*table_, slot.parameter->value, config_.retract_iters);
+    retract_factors();
     report.retraction_seconds = base::seconds_since(start);
   }
   return report;
@@ -189,24 +180,46 @@ double Optimizer::gradient_squares(const Slot& slot, const std::vector<std::uint
   return squares;
 }
 
-std::int64_t Optimizer::step_muon(Slot& slot, double lr) {
-  Parameter& p = *slot.parameter;
-  const std::int64_t heads = slot.group == Group::qk ? p.heads : 1;
-  if (heads == 1) return step_matrix(slot, lr, p.value, p.grad, slot.momentum) ? 0 : 1;
-  // A head is a block of columns of the stored [d, H*hd]; every head is a matrix of its own.
-  std::int64_t zero = 0;
-  const std::int64_t width = p.value.cols() / heads;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    const Tensor value = p.value.columns(h * width, width).clone();
-    const Tensor momentum = slot.momentum.columns(h * width, width).clone();
-    if (!step_matrix(slot, lr, value, p.grad.columns(h * width, width).clone(), momentum)) {
-      ++zero;
-      continue;
+std::int64_t Optimizer::step_matrices(double lr) {
+  struct Matrix {
+    const Slot* slot;
+    std::int64_t first, width;  // columns
+  };
+  std::vector<Matrix> matrices;
+  std::vector<Tensor> values;
+  for (const Slot& slot : slots_) {
+    if (slot.group == Group::table || slot.group == Group::rest) continue;
+    const std::int64_t width = slot.parameter->value.cols() / slot.heads;
+    for (std::int64_t head = 0; head < slot.heads; ++head) {
+      matrices.push_back({&slot, head * width, width});
+      values.push_back(slot.parameter->value.columns(head * width, width));
     }
-    p.value.columns(h * width, width).copy_from(value);
-    slot.momentum.columns(h * width, width).copy_from(momentum);
   }
+  std::atomic<std::int64_t> zero = 0;
+  deal(*table_, values, [&](std::size_t i) {
+    const auto& [slot, first, width] = matrices[i];
+    const double rate = lr * slot->multiplier;
+    const Tensor grad = slot->parameter->grad.columns(first, width), momentum = slot->momentum.columns(first, width);
+    if (slot->heads == 1) {
+      if (!step_matrix(*slot, rate, values[i], grad, momentum)) ++zero;
+      return;
+    }
+    const Tensor value = values[i].clone(), m = momentum.clone();
+    if (!step_matrix(*slot, rate, value, grad.clone(), m)) {
+      ++zero;
+      return;
+    }
+    values[i].copy_from(value);
+    momentum.copy_from(m);
+  });
   return zero;
+}
+
+void Optimizer::retract_factors() {
+  std::vector<Tensor> factors;
+  for (const Slot& slot : slots_)
+    if (is_factor(*slot.parameter)) factors.push_back(slot.parameter->value);
+  deal(*table_, factors, [&](std::size_t i) { retract(*table_, factors[i], config_.retract_iters); });
 }
 
 // W <- (1 - lr wd) W - lr sqrt(max(1, rows/cols)) ColRow(NS(M)),  M <- beta M + (1-beta) G. False: G is zero, nothing changed.

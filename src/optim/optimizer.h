@@ -74,13 +74,15 @@ class Optimizer {
     Group group;
     double multiplier;
     double weight_decay;
-    Tensor momentum = {};   // muon, qk
-    Tensor m = {}, v = {};  // table, rest
-    Tensor count = {};      // table: u32 per row
+    std::int64_t heads = 1;  // of qk: blocks of columns, each a matrix of its own
+    Tensor momentum = {};    // muon, qk, dense
+    Tensor m = {}, v = {};   // table, rest
+    Tensor count = {};       // table: u32 per row
   };
   double gradient_squares(const Slot& slot, const std::vector<std::uint32_t>* touched_rows) const;
-  std::int64_t step_muon(Slot& slot, double lr);  // number of zero-gradient matrices
+  std::int64_t step_matrices(double lr);  // of muon, qk and dense; returns how many had a zero gradient
   bool step_matrix(const Slot& slot, double lr, const Tensor& value, const Tensor& grad, const Tensor& momentum) const;
+  void retract_factors();
   void step_table(Slot& slot, double lr, const std::vector<std::uint32_t>* touched_rows);
   void step_rest(Slot& slot, double lr, double grad_scale);
   void adam(Slot& slot, std::int64_t begin, std::int64_t n, double lr, std::uint32_t t, double grad_scale) const;

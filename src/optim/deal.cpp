@@ -1,0 +1,27 @@
+#include "optim/deal.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "base/threads.h"
+
+namespace dormouse::optim {
+
+void deal(const ops::OpTable<float>& table, const std::vector<tensor::Tensor>& matrices, const std::function<void(std::size_t i)>& visit) {
+  constexpr std::int64_t kLarge = 256;  // the narrower side, from which on several threads are faster than one
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::size_t>> equal;
+  for (std::size_t i = 0; i < matrices.size(); ++i) equal[{matrices[i].dim(0), matrices[i].dim(1)}].push_back(i);
+  for (const auto& [shape, list] : equal) {
+    const auto [rows, cols] = shape;
+    const std::int64_t side = std::min(rows, cols), count = std::ssize(list);
+    const std::int64_t dealt = side < kLarge ? count : count - count % base::threads();
+    table.split(dealt, dealt * rows * cols * side, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) visit(list[static_cast<std::size_t>(i)]);
+    });
+    for (std::int64_t i = dealt; i < count; ++i) visit(list[static_cast<std::size_t>(i)]);
+  }
+}
+
+}  // namespace dormouse::optim
