@@ -29,12 +29,11 @@ optim::Schedule extended_schedule(const TrainConfig& train, const Progress& star
 }
 
 Pace::Pace(const TrainConfig& train, const Progress& start)
-    : train_(train), first_elapsed_(start.elapsed), last_log_(start.elapsed), last_save_(start.elapsed), last_eval_(start.elapsed) {}
+    : train_(train), last_log_(start.elapsed), last_save_(start.elapsed), last_eval_(start.elapsed) {}
 
 void Pace::stepped(double seconds) {
   recent_.push_back(seconds);
   if (recent_.size() > kMedianSteps) recent_.pop_front();
-  step_seconds_ += seconds;
   ++steps_;
   ++steps_since_log_;
 }
@@ -47,10 +46,9 @@ double Pace::median_step_seconds() const {
 }
 
 double Pace::steps_by_time(const Progress& progress) const {
-  const double overhead = step_seconds_ > 0 ? std::max(1.0, (progress.elapsed - first_elapsed_) / step_seconds_) : 1;
   const double left = std::max(0.0, train_.time_limit - progress.elapsed);
-  const double before = progress.step > 0 ? progress.elapsed / static_cast<double>(progress.step) : 0;  // of a resume's first step
-  return left / std::max(1e-6, recent_.empty() ? before : median_step_seconds() * overhead);
+  const double each = progress.step > 0 ? progress.elapsed / static_cast<double>(progress.step) : 0;
+  return left / std::max(1e-6, each);
 }
 
 double Pace::steps_left(const Progress& progress) const {

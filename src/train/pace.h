@@ -26,8 +26,8 @@ class Pace {
   // After a step of `seconds`. Everywhere below, progress.step is the next step and progress.elapsed includes everything so far.
   void stepped(double seconds);
 
-  // By time: when (1 - decay_fraction) of the limit has passed, the rest of the run is fixed in steps: the remaining time over the
-  // median step time (with the share of time that evaluations and saves took so far). True when it happened now.
+  // By time: when (1 - decay_fraction) of the limit has passed, the rest of the run is fixed in steps: the remaining time over the mean
+  // time of a step so far, evaluations and saves included. True when it happened now.
   bool latch_decay(Progress& progress) const;
 
   // Whether the coming step will probably be logged (its gate statistics are wanted).
@@ -49,7 +49,6 @@ class Pace {
   double steps_by_time(const Progress& progress) const;
   const TrainConfig& train_;
   std::deque<double> recent_;  // seconds of the last 101 steps
-  double first_elapsed_ = 0, step_seconds_ = 0;
   double last_log_ = 0, last_save_ = 0, last_eval_ = 0, eval_seconds_ = 0;
   std::int64_t steps_ = 0, steps_since_log_ = 0;
 };
