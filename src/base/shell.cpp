@@ -22,7 +22,16 @@ bool is_showable(std::string_view word) {
   return true;
 }
 
+std::string& program_name() {
+  static std::string name = "dormouse";
+  return name;
+}
+
 }  // namespace
+
+std::string program() { return shell_word(program_name()); }
+
+void set_program(std::string_view name) { program_name() = name; }
 
 std::string shell_word(std::string_view word) {
   if (!word.empty() && word[0] != '-' && std::all_of(word.begin(), word.end(), is_plain)) return std::string(word);

@@ -14,7 +14,7 @@ namespace dormouse::cli {
 
 // What main runs after parsing: the chosen subcommand's work, returning the exit code.
 struct Context {
-  std::string program, command_line;  // argv[0] and all of it, as typed
+  std::string command_line;  // as typed
   std::function<int()> action;
 };
 

@@ -162,14 +162,14 @@ std::optional<evaluate::Agreement> difference_of(const Plan& plan, network::Mode
   });
 }
 
-std::string next_command(const Plan& plan, const Flags& flags, const std::string& program) {
-  const std::string file = base::shell_word(plan.output.string()), dormouse = base::shell_word(program);
+std::string next_command(const Plan& plan, const Flags& flags) {
+  const std::string file = base::shell_word(plan.output.string()), dormouse = base::program();
   if (flags.format != "dmexp") return fmt::format("{} info {}", dormouse, file);
   const bool in_place = plan.from_run && plan.output == fs::path(flags.source) / "model.dmexp";
   return fmt::format("{} generate {} -p \"Once upon a time\" -n 300", dormouse, in_place ? base::shell_word(flags.source) : file);
 }
 
-int run(const Flags& flags, const std::string& program) {
+int run(const Flags& flags) {
   train::watch_signals();
   check_dtype(flags.dtype);
   const Plan plan = plan_of(flags);
@@ -199,9 +199,9 @@ int run(const Flags& flags, const std::string& program) {
   if (flags.format == "gguf" && flags.dtype == "ternary")
     text += "  TQ2_0 keeps its scales in f16: its values are not exactly those of a .dmexp\n";
   if (flags.format == "gguf" && flags.force)
-    text += fmt::format(
-        "  factors that were not ternary are rounded; what that costs is measured by: dormouse export {} --dtype ternary --force\n",
-        base::shell_word(flags.source));
+    text +=
+        fmt::format("  factors that were not ternary are rounded; what that costs is measured by: {} export {} --dtype ternary --force\n",
+                    base::program(), base::shell_word(flags.source));
   if (written.rounded) {
     std::string reason;
     if (const auto damage = damage_of(plan, model, reason)) {
@@ -211,8 +211,8 @@ int run(const Flags& flags, const std::string& program) {
       metrics.emplace_back("bpb", damage->after);
       metrics.emplace_back("window", damage->bytes);
     } else {
-      text += fmt::format("  rounding to ternary: what it costs is not known here ({}); measure it: dormouse eval {} --data TEXT\n", reason,
-                          base::shell_word(plan.output.string()));
+      text += fmt::format("  rounding to ternary: what it costs is not known here ({}); measure it: {} eval {} --data TEXT\n", reason,
+                          base::program(), base::shell_word(plan.output.string()));
     }
   }
   if (written.header && flags.dtype != "f32") {
@@ -227,7 +227,7 @@ int run(const Flags& flags, const std::string& program) {
       text += fmt::format("  largest difference of a logit from f32: not known here ({})\n", reason);
     }
   }
-  text += "next:  " + next_command(plan, flags, program) + "\n";
+  text += "next:  " + next_command(plan, flags) + "\n";
   print(flags.machine.json ? report::to_json(metrics) + "\n" : text);
   return 0;
 }
@@ -249,7 +249,7 @@ void add_export(CLI::App& app, Context& context) {
       "  dormouse export runs/a                                 runs/a/model.dmexp in bf16, which `generate runs/a` reads\n"
       "  dormouse export runs/a --best --dtype int8 -o a.dmexp\n"
       "  dormouse export runs/a --format safetensors            for transformers, PyTorch, ...");
-  command.action(context, [&context, flags] { return run(*flags, context.program); });
+  command.action(context, [flags] { return run(*flags); });
 }
 
 }  // namespace dormouse::cli

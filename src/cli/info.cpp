@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/log.h"
+#include "base/shell.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "decode/archive.h"
@@ -18,7 +19,9 @@
 #include "network/dormouse/model_file.h"
 #include "optim/optimizer.h"
 #include "report/metrics.h"
-#include "train/config.h"
+#include "train/banner.h"
+#include "train/checkpoint.h"
+#include "train/directory.h"
 
 namespace dormouse::cli {
 namespace {
@@ -29,7 +32,7 @@ struct Flags {
 };
 
 struct Shown {
-  std::string text;
+  std::string text, verdict;  // verdict: of a safetensors file, the lines of the text that judge it
   std::vector<report::Metric> metrics;
 };
 
@@ -98,12 +101,12 @@ Shown show_safetensors(const std::filesystem::path& path) {
     }
   }
   const bool checked = file.has_checksums();
-  out.text += fmt::format("{} tensors, {} values ({} of the model), {}; checksums {}\n", file.entries().size(), human(values),
-                          human(model_values), base::human_bytes(static_cast<std::uint64_t>(bytes)), checked ? "verified" : "absent");
+  out.verdict = fmt::format("{} tensors, {} values ({} of the model), {}; checksums {}\n", file.entries().size(), human(values),
+                            human(model_values), base::human_bytes(static_cast<std::uint64_t>(bytes)), checked ? "verified" : "absent");
   if (not_finite > 0) {
-    out.text += fmt::format("WARNING: {} NaN or infinite, in {}, the first {}\n",
-                            base::human_count(static_cast<std::uint64_t>(not_finite), "value"),
-                            base::human_count(static_cast<std::uint64_t>(tensors_not_finite), "tensor"), base::escape(first_not_finite));
+    out.verdict += fmt::format("WARNING: {} NaN or infinite, in {}, the first {}\n",
+                               base::human_count(static_cast<std::uint64_t>(not_finite), "value"),
+                               base::human_count(static_cast<std::uint64_t>(tensors_not_finite), "tensor"), base::escape(first_not_finite));
     out.metrics.emplace_back("first_not_finite", first_not_finite);
   }
   out.metrics.emplace_back("not_finite", not_finite);
@@ -111,6 +114,7 @@ Shown show_safetensors(const std::filesystem::path& path) {
   out.metrics.emplace_back("values", values);
   out.metrics.emplace_back("parameters", model_values);
   out.metrics.emplace_back("checksums", std::string(checked ? "verified" : "absent"));
+  out.text += out.verdict;
   if (const auto config = metadata.find("config"); config != metadata.end()) out.text += "\n" + config->second;
   return out;
 }
@@ -211,17 +215,29 @@ Shown show_dmz(const std::filesystem::path& path) {
   return out;
 }
 
+// How far a run came, in place of the tensors of its checkpoint, which are verified all the same.
+Shown show_run(const train::RunDirectory& run) {
+  Shown out = show_safetensors(run.checkpoint());
+  const auto config = train::load_config(run.config());
+  const auto progress = train::read_progress(format::SafetensorsFile(run.checkpoint()), run.checkpoint().string());
+  out.text = fmt::format("{}\n{}\n       {} info {}    (tensors and settings)\ncheckpoint.safetensors: {}", train::description(config),
+                         train::summary(run, config, progress), base::program(), base::shell_word(run.checkpoint().string()), out.verdict);
+  return out;
+}
+
 int show_file(const Flags& flags) {
+  const train::RunDirectory run{flags.file};
   const auto path = network::model_path(flags.file);
   std::error_code ignored;
   const bool regular = std::filesystem::is_regular_file(path, ignored);
   const auto kind = regular ? format::recognise_file(path).kind : format::Kind::unknown;
-  Shown shown = kind == format::Kind::dmexp  ? show_export(path)
-                : kind == format::Kind::gguf ? show_gguf(path)
-                : kind == format::Kind::dmz  ? show_dmz(path)
-                                             : show_safetensors(path);  // names what it is when it is none
+  Shown shown = kind == format::Kind::dmexp                ? show_export(path)
+                : kind == format::Kind::gguf               ? show_gguf(path)
+                : kind == format::Kind::dmz                ? show_dmz(path)
+                : path == run.checkpoint() && run.exists() ? show_run(run)
+                                                           : show_safetensors(path);  // names what it is when it is none
   shown.metrics.insert(shown.metrics.begin(), {"file", path.string()});
-  print(flags.machine.json ? report::to_json(shown.metrics) + "\n" : base::escape(path.string()) + "\n" + shown.text);
+  print(flags.machine.json ? report::to_json(shown.metrics) + "\n" : base::escape(flags.file) + "\n" + shown.text);
   return 0;
 }
 
@@ -234,14 +250,15 @@ int run(const Flags& flags) {
 
 void add_info(CLI::App& app, Context& context) {
   auto flags = std::make_shared<Flags>();
-  Command command(app, "info", "what a file holds, checksums verified; or a preset's parameter table");
+  Command command(app, "info", "what a file holds, checksums verified; how far a run came; or a preset's parameter table");
   command.optional("file", flags->file, "export, checkpoint, any safetensors or GGUF file, a .dmz, or a run directory", "FILE");
   command.optional("--preset", flags->preset, "tiny, nano, small, base", "NAME");
   command.flag("--json", flags->machine.json, "print one JSON object");
   command.footer(
       "NaN and infinite values are counted in safetensors files. In exports and GGUF files they are not looked for, only checksums\n"
       "verified where there are some: dormouse export writes no NaN and no infinity, and loading an export refuses both.\n"
-      "Examples:\n  dormouse info runs/a/model.dmexp\n  dormouse info runs/a/checkpoint.safetensors\n  dormouse info --preset small");
+      "Examples:\n  dormouse info runs/a\n  dormouse info runs/a/model.dmexp\n  dormouse info runs/a/checkpoint.safetensors\n  dormouse "
+      "info --preset small");
   command.action(context, [flags] { return run(*flags); });
 }
 

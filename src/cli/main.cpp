@@ -58,8 +58,9 @@ void refuse_extras(const CLI::App& app, const CLI::App& command) {
   }
   const std::string near = nearest_of(word, names);
   const std::string what = flag ? "unknown flag" : (top ? "unknown command" : "unexpected argument");
-  throw base::UsageError(fmt::format("{} `{}`{}; see dormouse {}--help", what, base::escape(word),
-                                     near.empty() ? "" : fmt::format(", did you mean `{}`?", near), top ? "" : command.get_name() + " "));
+  throw base::UsageError(fmt::format("{} `{}`{}; see {} {}--help", what, base::escape(word),
+                                     near.empty() ? "" : fmt::format(", did you mean `{}`?", near), base::program(),
+                                     top ? "" : command.get_name() + " "));
 }
 
 void refuse_all_extras(const CLI::App& app) {
@@ -107,8 +108,8 @@ std::string mismatch_text(const std::string& what) {
 std::string missing_text(const CLI::App& command, const std::string& what) {
   for (const CLI::Option* option : command.get_options()) {
     if (!option->get_required() || option->count() > 0) continue;
-    return fmt::format("{} is missing; dormouse {} --help shows what to give",
-                       option->get_positional() ? option->get_type_name() : option->get_name(), command.get_name());
+    return fmt::format("{} is missing; {} {} --help shows what to give",
+                       option->get_positional() ? option->get_type_name() : option->get_name(), base::program(), command.get_name());
   }
   return base::escape(what, 400);
 }
@@ -116,7 +117,7 @@ std::string missing_text(const CLI::App& command, const std::string& what) {
 int dispatch(int argc, char** argv, bool& json) {
   CLI::App app("dormouse: byte-level language models on one machine, trained, judged and talking.", "dormouse");
   Context context;
-  context.program = argc > 0 ? argv[0] : app.get_name();
+  if (argc > 0) base::set_program(argv[0]);
   for (int i = 0; i < argc; ++i) {
     context.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
     json = json || std::string_view(argv[i]) == "--json";

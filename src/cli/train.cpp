@@ -87,7 +87,6 @@ std::string key_list() {
 train::Request request_of(const Command& command, const Flags& flags, const Context& context) {
   train::Request request;
   request.command = context.command_line;
-  request.program = context.program;
   const auto path = [&](const std::string& name, const std::string& text, auto& target) {
     if (command.given(name)) target = text;
   };

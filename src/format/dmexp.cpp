@@ -55,7 +55,7 @@ std::vector<std::uint8_t> head_and_header(const DmexpImage& image) {
   if (what.kind == Kind::safetensors) {
     const SafetensorsFile file(path);
     const auto kind = file.metadata().find("dormouse.kind");
-    const std::string command = fmt::format("convert it: dormouse export {}", base::shell_word(path.string()));
+    const std::string command = fmt::format("convert it: {} export {}", base::program(), base::shell_word(path.string()));
     const std::string bytes = base::human_bytes(size);
     if (kind == file.metadata().end()) refuse(path, fmt::format("is a safetensors file of another program, not an export; {}", kAdvice));
     if (kind->second == "checkpoint")

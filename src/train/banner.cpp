@@ -40,6 +40,22 @@ std::string length_text(const TrainConfig& train) {
   return fmt::format("{} of training (a longer new run: --time-limit 1h, or --steps N)", base::human_duration(train.time_limit));
 }
 
+std::string files_of(const RunDirectory& directory) {
+  std::string text;
+  for (const char* name : {"model.dmexp", "checkpoint.safetensors", "best.safetensors", "config.toml", "metrics.jsonl", "log.txt"}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(directory.root / name, ignored)) text += (text.empty() ? "" : ", ") + std::string(name);
+  }
+  return text;
+}
+
+// "1,200 steps", of how many where that is known
+std::string steps_text(const TrainConfig& train, const Progress& progress) {
+  if (progress.finished()) return count(progress.step, "step");
+  if (train.steps > 0) return fmt::format("{} of {}", count(progress.step), count(train.steps, "step"));
+  return fmt::format("{} (of a run of {})", count(progress.step, "step"), base::human_duration(train.time_limit));
+}
+
 }  // namespace
 
 void print_banner(const RunDirectory& directory, const RunConfig& config, const RunData& data, const MemoryPlan& plan, Trainer& trainer,
@@ -91,28 +107,44 @@ void log_preamble(const Request& request, const RunConfig& config, Trainer& trai
   }
 }
 
-void print_summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress, std::int64_t window_bytes,
-                   const std::string& program) {
-  base::log_line(fmt::format("done: {} steps in {}, held-out BPB {:.4f} over {} B (best {:.4f} at step {})", count(progress.step),
-                             base::human_duration(progress.elapsed), progress.last_bpb, count(window_bytes), progress.best_bpb,
-                             progress.best_step));
-  std::istringstream table(standing(progress.anchors, progress.last_bpb));
-  for (std::string line; std::getline(table, line);) base::log_line(line);
-  const std::string run = base::shell_word(directory.name()), dormouse = base::shell_word(program);
-  base::log_line(
-      fmt::format("files: {}/ (model.dmexp, checkpoint.safetensors, best.safetensors, config.toml, metrics.jsonl, log.txt)", run));
+std::string description(const RunConfig& config) {
+  return fmt::format("  model    {}: {} parameters, depth {}, d {}, rows of {} bytes\n  data     {}, held out {}",
+                     base::escape(config.run.preset), count(parameter_count(config.model)), config.model.max_iter, config.model.d_model,
+                     config.train.seq_len, base::escape(config.data.path), one_line(config.data.held_out));
+}
+
+std::string summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress) {
+  const std::string run = base::shell_word(directory.name()), dormouse = base::program();
+  const bool done = progress.finished() && progress.last_eval_step == progress.step;
+  std::string text =
+      fmt::format("{}: {} in {}, ", done ? "done" : "so far", steps_text(config.train, progress), base::human_duration(progress.elapsed));
+  const auto line = [&](const std::string& words) { text += "\n" + words; };
+  const bool judged = progress.last_eval_step >= 0;
+  if (judged) {
+    text += fmt::format("held-out BPB {:.4f} over {} B (best {:.4f} at step {})", progress.last_bpb, count(progress.window),
+                        progress.best_bpb, progress.best_step);
+    line(standing(progress.anchors, progress.last_bpb));
+  } else {
+    text += "not evaluated yet";
+  }
+  line(fmt::format("files: {}/ ({})", run, files_of(directory)));
   constexpr double kWorse = 0.005;  // bits per byte; a smaller rise says nothing
-  const bool worse = progress.last_bpb - progress.best_bpb > kWorse;
+  const bool worse = judged && progress.last_bpb - progress.best_bpb > kWorse;
   if (worse) {
-    base::log_line(fmt::format("best:  the held-out BPB rose after step {}, whose weights are kept: {} export {} --best",
-                               count(progress.best_step), dormouse, run));
-    base::log_line(fmt::format("       (rather more text, or a new --run with --steps {}, than a longer run)", progress.best_step));
+    line(fmt::format("best:  the held-out BPB rose after step {}, whose weights are kept: {} export {} --best", count(progress.best_step),
+                     dormouse, run));
+    line(fmt::format("       (rather more text, or a new --run with --steps {}, than a longer run)", progress.best_step));
   }
-  base::log_line(fmt::format("next:  {} generate {} -p \"Once upon a time\" -n 300", dormouse, run));
-  if (!worse && (config.train.steps > 0 || progress.finished())) {
-    base::log_line(fmt::format("       {} train --run {} --extend {}    (more training)", dormouse, run,
-                               std::max<std::int64_t>(1, progress.step / 2)));
+  if (!done) {
+    line(fmt::format("next:  {} train --run {}    (goes on)", dormouse, run));
+    return text;
   }
+  line(fmt::format("next:  {} generate {} -p \"Once upon a time\" -n 300", dormouse, run));
+  if (!worse) {
+    line(fmt::format("       {} train --run {} --extend {}    (more training)", dormouse, run,
+                     std::max<std::int64_t>(1, progress.step / 2)));
+  }
+  return text;
 }
 
 }  // namespace dormouse::train

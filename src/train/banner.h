@@ -19,8 +19,9 @@ void print_hints(const RunConfig& config, std::uint64_t text_bytes);
 // Into the log file only: command, program, machine, data identity, routing of every parameter, config.
 void log_preamble(const Request& request, const RunConfig& config, Trainer& trainer);
 
-// BPB beside the anchors, where the files are, what to type next, for which `program` is what was typed.
-void print_summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress, std::int64_t window_bytes,
-                   const std::string& program);
+// Two lines: the model and the text of a run.
+std::string description(const RunConfig& config);
+// How far a run came: steps, time, BPB beside the anchors, where the files are, what to type next.
+std::string summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress);
 
 }  // namespace dormouse::train

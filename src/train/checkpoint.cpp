@@ -193,6 +193,11 @@ Progress load_checkpoint(const std::filesystem::path& path, RunConfig& config, T
   network::read_parameters(file, where, trainer.parameters(), config.model);
   load_optimizer(file, where, trainer.optimizer());
 
+  return read_progress(file, where);
+}
+
+Progress read_progress(const format::SafetensorsFile& file, const std::string& where) {
+  const auto& metadata = file.metadata();
   Progress progress;
   const auto one = [&](const std::string& key, auto& value) {
     Words in = words(metadata, key, where);

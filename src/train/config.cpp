@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shell.h"
 #include "base/units.h"
 #include "base/version.h"
 #include "config/toml.h"
@@ -36,7 +37,7 @@ void apply(RunConfig& config, const Typed& typed) {
     throw base::UsageError(typed.spelling + ": " + error.what());
   }
   try {
-    config::unknown_key(typed.key, typed.spelling, settable_keys(), "dormouse train --help lists all keys");
+    config::unknown_key(typed.key, typed.spelling, settable_keys(), base::program() + " train --help lists all keys");
   } catch (const base::Error& error) {
     throw base::UsageError(error.what());
   }

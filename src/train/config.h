@@ -161,7 +161,6 @@ struct Request {
   bool must_be_new = false;                            // --new
   std::optional<std::int64_t> extend;                  // --extend: steps to add to a finished run
   std::string command;                                 // the whole line, for the log
-  std::string program = "dormouse";                    // its first word, for commands to type next
 };
 
 // What --set may name: the keys of [model] and [train], and those of [data] that choose text.

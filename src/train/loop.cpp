@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <sstream>
 #include <tuple>
 #include <utility>
 
@@ -63,7 +64,7 @@ bool Run::open() {
   }
   if (progress_.finished() && progress_.last_eval_step == progress_.step) {
     base::log_line(fmt::format("{} is finished: nothing left to train", base::escape(directory_.name())));
-    print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()), request_.program);
+    print_summary();
     log_.print(result());
     refuse_lost_stdout();
     return false;
@@ -205,7 +206,7 @@ int Run::finish() {
   saver_->export_now(config_, trainer_, progress_);
   report_saves();
   log_.event(anchor_metrics(progress_.anchors));
-  print_summary(directory_, config_, progress_, static_cast<std::int64_t>(data_.window.size()), request_.program);
+  print_summary();
   log_.event(result());
   refuse_lost_stdout();
   return 0;
@@ -240,6 +241,11 @@ void Run::check_stdout() {
   save_now();
   throw base::Error(fmt::format("cannot write to stdout: {}; stopped after step {}, the same command resumes",
                                 std::strerror(log_.stdout_error()), progress_.step));
+}
+
+void Run::print_summary() const {
+  std::istringstream lines(summary(directory_, config_, progress_));
+  for (std::string line; std::getline(lines, line);) base::log_line(line);
 }
 
 void Run::latch_decay() {

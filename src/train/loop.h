@@ -39,6 +39,7 @@ class Run {
   void after_step(const StepResult& result, const optim::Rates& rates);
   void count_skipped(SkipCounter& skips);
   void latch_decay();
+  void print_summary() const;
   void check_stdout();
   void keep_stable();
   void evaluate();

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shell.h"
 #include "base/units.h"
 #include "evaluate/anchors.h"
 
@@ -97,7 +98,7 @@ std::vector<report::Metric> anchor_metrics(const std::string& anchors) {
 std::string to_beat(const std::string& anchors, std::int64_t window_bytes) {
   const auto lines = parse(anchors);
   const auto* best = best_of(lines, "kneser-ney");
-  if (best == nullptr) return "not computed (corpus above 32 MiB): dormouse anchors HELD_OUT --fit PATH";
+  if (best == nullptr) return "not computed (corpus above 32 MiB): " + base::program() + " anchors HELD_OUT --fit PATH";
   const std::string others = compressors(lines, "conditional");
   return fmt::format("{} {:.3f} BPB on the same {} bytes{}", best->name, best->bpb,
                      base::human_count(static_cast<std::uint64_t>(window_bytes)), others.empty() ? "" : ";" + others);

@@ -32,7 +32,9 @@ cmp -s end.json out.txt || fail "train --json of a finished run prints another r
 expect 0 '"bpb":.*"rec_bpb":.*"bytes":' eval runs/a --data text.txt --bytes 500 --json
 expect 0 'depth +2 ' eval runs/a --data text.txt --bytes 500 --depths
 expect 0 'held-out text' eval runs/a
-expect 0 'checksums verified' info runs/a
+expect 0 'model +[^:]*: .*done: [0-9]+ steps in .*held-out BPB .*next: .*dormouse generate .*checkpoint.safetensors: .*checksums verified' info runs/a
+! grep -q 'model.embedding' out.txt || fail "info of a run lists its tensors"
+expect 0 'model.embedding.weight .*checksums verified' info runs/a/checkpoint.safetensors
 expect 0 '"checksums":"verified"' info runs/a/best.safetensors --json
 expect 0 'float32 \[32,256\]' logits runs/a text.txt -o x.npy --bytes 32
 [ "$(wc -c <x.npy)" -eq $((128 + 32 * 256 * 4)) ] || fail "the size of x.npy"

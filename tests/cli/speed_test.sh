@@ -19,8 +19,8 @@ expect 0 'avx512|avx2|sse4|ssse3|scalar' speed --fingerprint -t 1
 expect 0 '"training":"[0-9a-f]{16}","decoding":"[0-9a-f]{16}"' speed --fingerprint -t 2 --json
 expect 0 '2 rows of 32 bytes' speed --preset tiny --train --repeats 1 --set batch=2 --set seq_len=32 -t 1
 expect 2 'error: --fingerprint computes one small model of its own' speed --fingerprint --preset tiny
-expect 2 'error: MODEL is missing; dormouse generate --help' generate
-expect 2 'error: --out is missing; dormouse logits --help' logits runs/a text.txt
+expect 2 'error: MODEL is missing; [^ ]*dormouse generate --help' generate
+expect 2 'error: --out is missing; [^ ]*dormouse logits --help' logits runs/a text.txt
 expect 2 'error: --set, .*add --train' speed runs/a --set n_experts=3
 expect 2 'error: .*--seq-len' speed --preset tiny --train --seq-len 100000
 expect 2 'error: .*--seq-len' speed runs/a --train --seq-len 0

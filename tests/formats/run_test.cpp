@@ -19,6 +19,8 @@ TEST_F(FormatsTest, TheRunOfVersion01IsShownScoredAndResumedToItsEnd) {
   EXPECT_EQ(step_of(run_file("run", "previous.safetensors")), 120);
   EXPECT_EQ(step_of(run_file("run", "stable.safetensors")), 130);
   ASSERT_EQ(run({"info", "run"}), 0) << err_;
+  EXPECT_TRUE(contains(out_, "checksums verified") && contains(out_, "so far: 180 of 200 steps")) << out_;
+  ASSERT_EQ(run({"info", "run/checkpoint.safetensors"}), 0) << err_;
   EXPECT_TRUE(contains(out_, "checksums verified") && contains(out_, "equations = 1")) << out_;
   ASSERT_EQ(run({"eval", "run/best.safetensors", "--data", "text.txt", "--json", "-t", "1"}), 0) << err_;
   EXPECT_NEAR(number("bpb"), 2.0899, 1e-3);

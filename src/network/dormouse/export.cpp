@@ -120,7 +120,7 @@ std::filesystem::path export_of_run(const std::filesystem::path& run) {
   const auto path = run / "model.dmexp";
   if (std::filesystem::exists(path, ignored)) return path;
   if (std::filesystem::exists(run / "checkpoint.safetensors", ignored))
-    refuse(run, "has no model.dmexp; write it: dormouse export " + base::shell_word(run.string()));
+    refuse(run, "has no model.dmexp; write it: " + base::program() + " export " + base::shell_word(run.string()));
   refuse(run, "a directory without model.dmexp or checkpoint.safetensors; give an export (.dmexp) or a run directory");
 }
 
@@ -130,7 +130,7 @@ void refuse_stale(const std::filesystem::path& run, const format::DmexpFile& fil
   const auto [name, step] = parse_source(file.header().source);
   std::error_code ignored;
   if (name.empty() || !std::filesystem::is_regular_file(run / name, ignored)) return;
-  const std::string last = "dormouse export " + base::shell_word(run.string()), best = last + " --best";
+  const std::string last = base::program() + " export " + base::shell_word(run.string()), best = last + " --best";
   const std::string command = name == "best.safetensors" ? best : last + ", or of the best weights so far: " + best;
   const format::SafetensorsFile source(run / name);
   const std::int64_t now = read_step(source);
