@@ -57,6 +57,15 @@ HWY_INLINE void store_row(const V* sums, float* to, std::int64_t columns) {
   if (place == tile) std::copy_n(tile, std::max<std::int64_t>(columns, 0), to);
 }
 
+// from [kLanes], or its first `columns`, none when negative, and zeros.
+HWY_INLINE V load_row(const float* from, std::int64_t columns) {
+  const Full d;
+  if (columns >= kLanes) return hn::LoadU(d, from);
+  HWY_ALIGN float some[kLanes] = {};
+  std::copy_n(from, std::max<std::int64_t>(columns, 0), some);
+  return hn::Load(d, some);
+}
+
 // sums += factor w over steps of k, in kCount vectors of columns of kStrips strips and every row of kRows: w is the first of them in the
 // first strip's row, those of the next strip `next` bytes on; factor(r, i) is that of row r at step i.
 template <int kRows, int kStrips, int kCount, class Factor, class Add, class Sum>
@@ -183,6 +192,29 @@ struct Pairs : InShares<Pairs> {
   }
 };
 
+// A whole number in every lane, the sum of others without an error below 2^53.
+struct Exact {
+#if HWY_TARGET == HWY_SCALAR  // one lane has no halves
+  double sum;
+  void clear() { sum = 0; }
+  void add(hn::Vec<Ints> x) { sum += hn::GetLane(x); }
+  V rounded() const { return hn::Set(Full(), static_cast<float>(sum)); }
+#else
+  using Doubles = hn::Repartition<double, Ints>;
+  hn::Vec<Doubles> lower, upper;
+  HWY_INLINE void clear() { lower = upper = hn::Zero(Doubles()); }
+  HWY_INLINE void add(hn::Vec<Ints> x) {
+    const hn::Half<Ints> half;
+    lower = hn::Add(lower, hn::PromoteTo(Doubles(), hn::LowerHalf(half, x)));
+    upper = hn::Add(upper, hn::PromoteTo(Doubles(), hn::UpperHalf(half, x)));
+  }
+  HWY_INLINE V rounded() const {
+    const hn::Half<Full> half;
+    return hn::Combine(Full(), hn::DemoteTo(half, upper), hn::DemoteTo(half, lower));
+  }
+#endif
+};
+
 // int8, ternary, without VPDPBUSD: codes become 16-bit whole numbers as they are stored, once for all rows of a pass. What storing added
 // to them, o, comes off first: a sum begins with -o sum(x), so that on its way every x counts with its code or with -o (kCodeBlock).
 template <bool kTernary>
@@ -193,7 +225,6 @@ struct Codes : InShares<Codes<kTernary>> {
   template <int kRows, int kStrips, int kCount>
   HWY_INLINE void sum(const NarrowMatrix& w, std::int64_t strip, std::int64_t first, std::int64_t row, V* y) const {
     const Full d;
-    const Ints di;
     constexpr std::int64_t kGroups = kCodeBlock / 4;  // of four rows of W
     constexpr int kSums = kRows * kStrips * kCount;
     const std::int64_t groups = ceil_div(w.k(), 4), blocks = code_blocks(w.k());
@@ -206,26 +237,25 @@ struct Codes : InShares<Codes<kTernary>> {
 #pragma GCC unroll 32
       for (int i = 0; i < kSums; ++i) y[i] = hn::ConvertTo(d, sums[i]);
     } else {
-      HWY_ALIGN std::int32_t some[kSums * kLanes];
-      HWY_ALIGN float rounded[kSums * kLanes];
-      double all[kSums * kLanes] = {};  // exact
+      Exact all[kSums];
+#pragma GCC unroll 32
+      for (Exact& one : all) one.clear();
       for (std::int64_t block = 0; block < blocks; ++block) {
         sum_groups<kRows, kStrips, kCount>(std::min(kGroups, groups - block * kGroups), panel, w.strip_bytes(), factors, total + block,
                                            blocks, sums);
-        for (int i = 0; i < kSums; ++i) hn::Store(sums[i], di, some + i * kLanes);
-        for (int i = 0; i < kSums * kLanes; ++i) all[i] += some[i];
+#pragma GCC unroll 32
+        for (int i = 0; i < kSums; ++i) all[i].add(sums[i]);
         factors += kCodeBlock;
         panel += kGroups / kPart * 4 * kStrip;
       }
-      for (int i = 0; i < kSums * kLanes; ++i) rounded[i] = static_cast<float>(all[i]);
-      for (int i = 0; i < kSums; ++i) y[i] = hn::Load(d, rounded + i * kLanes);
+#pragma GCC unroll 32
+      for (int i = 0; i < kSums; ++i) y[i] = all[i].rounded();
     }
+#pragma GCC unroll 32
     for (int i = 0; i < kSums; ++i) {
       const std::int64_t column = (strip + i / kCount % kStrips) * kStrip + first + i % kCount * kLanes;
-      HWY_ALIGN float scales[kLanes] = {};
-      const auto existing = std::clamp<std::int64_t>(w.n() - column, 0, kLanes);
-      std::copy_n(w.scales().data() + std::min(column, w.n()), existing, scales);
-      y[i] = hn::Mul(y[i], hn::Mul(hn::Set(d, x.scale[row + i / (kStrips * kCount)]), hn::Load(d, scales)));
+      const V scale = load_row(w.scales().data() + std::min(column, w.n()), w.n() - column);
+      y[i] = hn::Mul(y[i], hn::Mul(hn::Set(d, x.scale[row + i / (kStrips * kCount)]), scale));
     }
   }
 
@@ -276,9 +306,17 @@ struct Codes : InShares<Codes<kTernary>> {
 
   // The codes of two rows of W, those whose stored bits begin at `bit` and `bit` + 16.
   static HWY_INLINE hn::Vec<Ints> pair_of(hn::Vec<Ints> stored, int bit) {
+    constexpr int kBits = kTernary ? 2 : 8;
+#if HWY_TARGET == HWY_SCALAR  // one lane does not divide
     const hn::RebindToUnsigned<Ints> du;
-    const auto bits = hn::BitCast(Ints(), hn::ShiftRightSame(hn::BitCast(du, stored), bit));
-    return hn::And(bits, hn::Set(Ints(), kTernary ? 0x00030003 : 0x00ff00ff));
+    const auto shifted = hn::ShiftRightSame(hn::BitCast(du, stored), bit);
+    return hn::BitCast(Ints(), hn::And(shifted, hn::Set(du, ((1U << kBits) - 1) * 0x10001U)));
+#else
+    const hn::Repartition<std::uint16_t, Ints> halves;
+    const auto shifted = hn::ShiftRightSame(hn::BitCast(halves, stored), bit);
+    if (bit + kBits == 16) return hn::BitCast(Ints(), shifted);  // a constant: the loops around are unrolled
+    return hn::BitCast(Ints(), hn::And(shifted, hn::Set(halves, (1 << kBits) - 1)));
+#endif
   }
 };
 
