@@ -490,7 +490,7 @@ void for_strips(std::size_t count, const Matrix& matrix, std::int64_t id, std::i
     const NarrowMatrix& w = matrix(i);
     const std::int64_t k = std::max<std::int64_t>(w.k(), 1), size = w.strips() * w.k();
     if (sweep == Sweep::backward) at -= size;
-    const auto strip = [&](std::int64_t place) { return std::clamp<std::int64_t>(ceil_div(place - at, k), 0, w.strips()); };
+    const auto strip = [&](std::int64_t place) { return place <= at ? 0 : place >= at + size ? w.strips() : ceil_div(place - at, k); };
     const std::int64_t first = strip(begin), last = strip(end);
     if (first < last) body(i, first, last);
     if (sweep == Sweep::forward) at += size;
