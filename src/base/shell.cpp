@@ -31,7 +31,9 @@ std::string& program_name() {
 
 std::string program() { return shell_word(program_name()); }
 
-void set_program(std::string_view name) { program_name() = name; }
+void set_program(std::string_view name) {
+  if (!name.empty()) program_name() = name;
+}
 
 std::string shell_word(std::string_view word) {
   if (!word.empty() && word[0] != '-' && std::all_of(word.begin(), word.end(), is_plain)) return std::string(word);

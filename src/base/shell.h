@@ -12,6 +12,6 @@ std::string shell_word(std::string_view word);
 
 // How this program was called, a word for commands to type next: "build/dormouse". "dormouse" until it is set, as in the library.
 std::string program();
-void set_program(std::string_view name);  // argv[0]; before threads start
+void set_program(std::string_view name);  // argv[0], "" changes nothing; before threads start
 
 }  // namespace dormouse::base

@@ -58,20 +58,24 @@ std::int64_t parse_count(std::string_view text, std::string_view what, std::int6
 }
 
 double parse_duration(std::string_view text, std::string_view what) {
-  double factor = 1;
-  std::string_view digits = text;
-  if (!text.empty()) {
-    const char unit = text.back();
-    if (unit == 's' || unit == 'm' || unit == 'h') {
-      factor = unit == 'h' ? 3600 : unit == 'm' ? 60 : 1;
-      digits.remove_suffix(1);
-    }
-  }
-  const auto value = read_double(digits, std::chars_format::fixed);
-  if (!value || !(*value > 0) || *value * factor > kLongestDuration) {
-    throw UsageError(fmt::format("{}: \"{}\" is not a time span; write it as 90s, 10m or 1.5h", escape(what), escape(text)));
-  }
-  return *value * factor;
+  const auto refuse = [&] {
+    throw UsageError(fmt::format("{}: \"{}\" is not a time span; write it as 90s, 10m, 1.5h or 1h30m", escape(what), escape(text)));
+  };
+  double total = 0;
+  std::string_view rest = text, units = "hms";  // each once, the longest first
+  do {
+    const std::size_t end = rest.find_first_of(units);
+    if (end == std::string_view::npos && rest.size() != text.size()) refuse();  // seconds without a unit stand alone
+    const auto value = read_double(rest.substr(0, end), std::chars_format::fixed);
+    if (!value || *value < 0) refuse();
+    const char unit = end == std::string_view::npos ? 's' : rest[end];
+    total += *value * (unit == 'h' ? 3600 : unit == 'm' ? 60 : 1);
+    units.remove_prefix(units.find(unit) + 1);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    if (rest.size() > 1 && rest[0] == ' ') rest.remove_prefix(1);
+  } while (!rest.empty());
+  if (!(total > 0) || total > kLongestDuration) refuse();
+  return total;
 }
 
 double parse_number(std::string_view text, std::string_view what) {

@@ -14,6 +14,7 @@
 #include "evaluate/agreement.h"
 #include "evaluate/bpb.h"
 #include "format/kind.h"
+#include "format/safetensors.h"
 #include "network/dormouse/export.h"
 #include "network/dormouse/weights.h"
 #include "report/metrics.h"
@@ -169,6 +170,21 @@ std::string next_command(const Plan& plan, const Flags& flags) {
   return fmt::format("{} generate {} -p \"Once upon a time\" -n 300", dormouse, in_place ? base::shell_word(flags.source) : file);
 }
 
+// A remark when the run keeps other weights as its best.
+std::string better_weights(const Plan& plan, std::int64_t step) {
+  const fs::path best = plan.run / "best.safetensors";
+  std::error_code ignored;
+  if (!plan.from_run || plan.input == best || !fs::exists(best, ignored)) return "";
+  try {
+    const std::int64_t best_step = network::read_step(format::SafetensorsFile(best));
+    if (best_step == step) return "";
+    return fmt::format("  the best evaluation of this run was at step {}, and its weights are kept: {} export {} --best\n",
+                       base::human_count(static_cast<std::uint64_t>(best_step)), base::program(), base::shell_word(plan.run.string()));
+  } catch (const base::Error&) {  // damaged: --best says so
+    return "";
+  }
+}
+
 int run(const Flags& flags) {
   train::watch_signals();
   check_dtype(flags.dtype);
@@ -227,6 +243,7 @@ int run(const Flags& flags) {
       text += fmt::format("  largest difference of a logit from f32: not known here ({})\n", reason);
     }
   }
+  text += better_weights(plan, model.step);
   text += "next:  " + next_command(plan, flags) + "\n";
   print(flags.machine.json ? report::to_json(metrics) + "\n" : text);
   return 0;

@@ -76,8 +76,7 @@ std::int64_t count_not_finite(const tensor::Tensor& value) {
   }
 }
 
-Shown show_safetensors(const std::filesystem::path& path) {
-  const format::SafetensorsFile file(path);
+Shown show_safetensors(const format::SafetensorsFile& file) {
   const auto& metadata = file.metadata();
   Shown out;
   for (const auto& [key, value] : metadata) {
@@ -215,13 +214,22 @@ Shown show_dmz(const std::filesystem::path& path) {
   return out;
 }
 
-// How far a run came, in place of the tensors of its checkpoint, which are verified all the same.
+// How far the run came that this checkpoint is of, in place of its tensors. What `train` did not write: as any other safetensors file.
 Shown show_run(const train::RunDirectory& run) {
-  Shown out = show_safetensors(run.checkpoint());
-  const auto config = train::load_config(run.config());
-  const auto progress = train::read_progress(format::SafetensorsFile(run.checkpoint()), run.checkpoint().string());
-  out.text = fmt::format("{}\n{}\n       {} info {}    (tensors and settings)\ncheckpoint.safetensors: {}", train::description(config),
-                         train::summary(run, config, progress), base::program(), base::shell_word(run.checkpoint().string()), out.verdict);
+  const format::SafetensorsFile file(run.checkpoint());
+  Shown out = show_safetensors(file);
+  const auto& metadata = file.metadata();
+  const auto kind = metadata.find("dormouse.kind"), config_text = metadata.find("config");
+  if (kind == metadata.end() || kind->second != "checkpoint" || config_text == metadata.end()) return out;
+  try {
+    const std::string where = run.checkpoint().string();
+    const auto config = train::read_config(config_text->second, where + " (config)");
+    const auto progress = train::read_progress(file, where);
+    out.text = fmt::format("{}\n{}\n       {} info {}    (tensors and settings)\ncheckpoint.safetensors: {}", train::description(config),
+                           train::summary(run, config, progress), base::program(), base::shell_word(where), out.verdict);
+  } catch (const base::Error& error) {
+    out.text += fmt::format("\nWARNING: how far the run came cannot be told: {}\n", error.what());
+  }
   return out;
 }
 
@@ -231,11 +239,11 @@ int show_file(const Flags& flags) {
   std::error_code ignored;
   const bool regular = std::filesystem::is_regular_file(path, ignored);
   const auto kind = regular ? format::recognise_file(path).kind : format::Kind::unknown;
-  Shown shown = kind == format::Kind::dmexp                ? show_export(path)
-                : kind == format::Kind::gguf               ? show_gguf(path)
-                : kind == format::Kind::dmz                ? show_dmz(path)
-                : path == run.checkpoint() && run.exists() ? show_run(run)
-                                                           : show_safetensors(path);  // names what it is when it is none
+  Shown shown = kind == format::Kind::dmexp  ? show_export(path)
+                : kind == format::Kind::gguf ? show_gguf(path)
+                : kind == format::Kind::dmz  ? show_dmz(path)
+                : path == run.checkpoint()   ? show_run(run)
+                                             : show_safetensors(format::SafetensorsFile(path));  // names what it is when it is none
   shown.metrics.insert(shown.metrics.begin(), {"file", path.string()});
   print(flags.machine.json ? report::to_json(shown.metrics) + "\n" : base::escape(flags.file) + "\n" + shown.text);
   return 0;

@@ -57,6 +57,14 @@ void refuse_extras(const CLI::App& app, const CLI::App& command) {
     for (const auto* sub : command.get_subcommands({})) names.push_back(sub->get_name());
   }
   const std::string near = nearest_of(word, names);
+  const auto takes = [&](const char* name) {
+    const auto* option = command.get_option_no_throw(name);
+    return option != nullptr && option->count() == 0;
+  };
+  const std::string place = flag || top ? "" : takes("--prompt") ? "--prompt" : takes("--data") ? "--data" : "";
+  if (!place.empty()) {
+    throw base::UsageError(fmt::format("unexpected argument `{}`; was {} {} meant?", base::escape(whole), place, base::shell_word(whole)));
+  }
   const std::string what = flag ? "unknown flag" : (top ? "unknown command" : "unexpected argument");
   throw base::UsageError(fmt::format("{} `{}`{}; see {} {}--help", what, base::escape(word),
                                      near.empty() ? "" : fmt::format(", did you mean `{}`?", near), base::program(),

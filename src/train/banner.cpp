@@ -120,14 +120,15 @@ std::string summary(const RunDirectory& directory, const RunConfig& config, cons
       fmt::format("{}: {} in {}, ", done ? "done" : "so far", steps_text(config.train, progress), base::human_duration(progress.elapsed));
   const auto line = [&](const std::string& words) { text += "\n" + words; };
   const bool judged = progress.last_eval_step >= 0;
+  const std::string best = progress.best_step < 0 ? "" : fmt::format("best {:.4f} at step {}", progress.best_bpb, progress.best_step);
   if (judged) {
-    text += fmt::format("held-out BPB {:.4f} over {} B (best {:.4f} at step {})", progress.last_bpb, count(progress.window),
-                        progress.best_bpb, progress.best_step);
+    const std::string window = progress.window > 0 ? fmt::format(" over {} B", count(progress.window)) : "";
+    text += fmt::format("held-out BPB {:.4f}{} ({})", progress.last_bpb, window, best);
     line(standing(progress.anchors, progress.last_bpb));
   } else {
-    text += "not evaluated yet";
+    text += best.empty() ? "not evaluated yet" : "held-out BPB not evaluated since --extend (" + best + ")";
   }
-  line(fmt::format("files: {}/ ({})", run, files_of(directory)));
+  line(fmt::format("files: {} ({})", base::shell_word((directory.root / "").string()), files_of(directory)));
   constexpr double kWorse = 0.005;  // bits per byte; a smaller rise says nothing
   const bool worse = judged && progress.last_bpb - progress.best_bpb > kWorse;
   if (worse) {

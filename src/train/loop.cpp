@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/shell.h"
 #include "base/units.h"
 #include "evaluate/bpb.h"
 #include "train/banner.h"
@@ -101,8 +102,8 @@ void Run::begin_anew() {
 
 void Run::extend() {
   if (!progress_.finished()) {
-    throw base::UsageError(
-        fmt::format("{} is not finished (step {}); resume it without --extend first", base::escape(directory_.name()), progress_.step));
+    throw base::UsageError(fmt::format("{} is not finished (step {}); go on with it first: {}", base::escape(directory_.name()),
+                                       progress_.step, resume_command()));
   }
   std::error_code ignored;
   if (!std::filesystem::exists(directory_.stable(), ignored)) {
@@ -186,8 +187,8 @@ StepData Run::next_data(Feed& feed) {
 
 int Run::stopped(int signal) {
   save_now();
-  base::log_line(fmt::format("stopped by {} after step {}; the same command resumes",
-                             signal == SIGINT ? "Ctrl-C" : fmt::format("signal {}", signal), progress_.step));
+  base::log_line(fmt::format("stopped by {} after step {}; {} resumes", signal == SIGINT ? "Ctrl-C" : fmt::format("signal {}", signal),
+                             progress_.step, request_.extend ? resume_command() : "the same command"));
   return 128 + signal;
 }
 
@@ -239,9 +240,11 @@ void Run::count_skipped(SkipCounter& skips) {
 void Run::check_stdout() {
   if (log_.stdout_error() == 0 || stop_signal() != 0 || progress_.finished()) return;
   save_now();
-  throw base::Error(fmt::format("cannot write to stdout: {}; stopped after step {}, the same command resumes",
-                                std::strerror(log_.stdout_error()), progress_.step));
+  throw base::Error(fmt::format("cannot write to stdout: {}; stopped after step {}, {} resumes", std::strerror(log_.stdout_error()),
+                                progress_.step, request_.extend ? resume_command() : "the same command"));
 }
+
+std::string Run::resume_command() const { return fmt::format("{} train --run {}", base::program(), base::shell_word(directory_.name())); }
 
 void Run::print_summary() const {
   std::istringstream lines(summary(directory_, config_, progress_));

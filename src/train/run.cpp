@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shell.h"
 #include "base/threads.h"
 #include "data/byte_stream.h"
 #include "train/directory.h"
@@ -41,7 +42,15 @@ int run(const Request& request, bool json) {
   }
   base::set_threads(static_cast<int>(config.train.threads));
 
-  RunData data = open_data(config, directory.root);
+  RunData data = [&] {
+    try {
+      return open_data(config, directory.root);
+    } catch (const base::Error& error) {
+      if (!resume || request.data) throw;
+      throw base::Error(fmt::format("{}; if the text of this run lies elsewhere now: {} train --run {} --data PATH", error.what(),
+                                    base::program(), base::shell_word(directory.name())));
+    }
+  }();
   bind_data(config, data, resume, directory.name());
   const std::uint64_t train_bytes = data.train.bytes;
   const auto stream = with_path(config.data.path, [&] {

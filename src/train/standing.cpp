@@ -28,7 +28,7 @@ std::vector<Line> parse(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     const auto space = line.rfind(' ');
-    if (space != std::string::npos) lines.push_back({line.substr(0, space), std::strtod(line.c_str() + space + 1, nullptr)});
+    if (space != std::string::npos) lines.push_back({base::escape(line.substr(0, space)), std::strtod(line.c_str() + space + 1, nullptr)});
   }
   return lines;
 }

@@ -69,7 +69,11 @@ TEST(Units, DurationsTakeSecondsMinutesAndHours) {
   EXPECT_DOUBLE_EQ(parse_duration("90s", "--time-limit"), 90);
   EXPECT_DOUBLE_EQ(parse_duration("10m", "--time-limit"), 600);
   EXPECT_DOUBLE_EQ(parse_duration("1.5h", "--time-limit"), 5400);
-  for (const char* bad : {"", "s", "0", "0h", "-5m", "1d", "1h30m", "1e300h", "inf", "nan", "1ms", " 1s", "5 m"}) {
+  EXPECT_DOUBLE_EQ(parse_duration("1h30m", "--time-limit"), 5400);
+  EXPECT_DOUBLE_EQ(parse_duration("1m 05s", "--time-limit"), 65);
+  EXPECT_DOUBLE_EQ(parse_duration("1h 00m", "--time-limit"), 3600);
+  for (const char* bad : {"",       "s",     "0",  "0h",   "-5m",    "1d",  "1h30", "1m1h", "1m1m", "1h-5m", "1h ",
+                          "1h  5m", "1h5 m", "hm", "0h0s", "1e300h", "inf", "nan",  "1ms",  " 1s",  "5 m"}) {
     EXPECT_THROW(parse_duration(bad, "--time-limit"), UsageError) << bad;
   }
 }

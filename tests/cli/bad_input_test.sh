@@ -42,6 +42,8 @@ expect 2 'error: .*trian.*train' trian
 expect 2 'error: .*d_model.*whole number' train --data text.txt --set d_model=wide --run runs/bad
 expect 2 'error: .*key=value' train --data text.txt --set d_model --run runs/bad
 expect 2 'error: unexpected argument .n_experts=3.; .*repeated.*: --set n_experts=3' train --data text.txt --set d_model=32 n_experts=3 --run runs/bad
+expect 2 'error: unexpected argument .text.txt.; was --data text.txt meant' train text.txt
+expect 2 'error: unexpected argument .Dear you.; was --prompt .Dear you. meant' generate runs/a 'Dear you'
 expect 2 'error: unexpected argument .more.; see [^ ]*dormouse train --help' train --data text.txt more --run runs/bad
 expect 2 'error: .*--steps 0' train --data text.txt --steps 0 --run runs/bad
 expect 2 'error: .*--batch 0' train --data text.txt --batch 0 --run runs/bad

@@ -35,6 +35,11 @@ expect 0 'held-out text' eval runs/a
 expect 0 'model +[^:]*: .*done: [0-9]+ steps in .*held-out BPB .*next: .*dormouse generate .*checkpoint.safetensors: .*checksums verified' info runs/a
 ! grep -q 'model.embedding' out.txt || fail "info of a run lists its tensors"
 expect 0 'model.embedding.weight .*checksums verified' info runs/a/checkpoint.safetensors
+mkdir other && cp runs/a/checkpoint.safetensors other/
+expect 0 'done: [0-9]+ steps .*checksums verified' info other/
+cp runs/a/best.safetensors other/checkpoint.safetensors
+expect 0 'model.embedding.weight .*checksums verified' info other
+! grep -q 'next:' out.txt || fail "info says how to go on from weights alone"
 expect 0 '"checksums":"verified"' info runs/a/best.safetensors --json
 expect 0 'float32 \[32,256\]' logits runs/a text.txt -o x.npy --bytes 32
 [ "$(wc -c <x.npy)" -eq $((128 + 32 * 256 * 4)) ] || fail "the size of x.npy"

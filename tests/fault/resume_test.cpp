@@ -176,7 +176,7 @@ TEST_F(ResumeTest, WhatIsTypedAndDiffersIsRefusedAndWhatIsTypedAgainIsNot) {
   }
   refuses("a", {"--steps", "9"}, 2, "--extend N lengthens a finished run");
   refuses("a", {"--new"}, 1, "holds a run already");
-  refuses("a", {"--extend", "4"}, 2, "is not finished (step 6)");
+  refuses("a", {"--extend", "4"}, 2, "is not finished (step 6); go on with it first: ");
   const Words same = {"--steps", "8", "--lr", "0.003", "--batch", "4", "--log-every", "2", "--ckpt-every", "1", "-t", "2"};
   ASSERT_EQ(run(resume("a", same)), 0) << err_;
   EXPECT_TRUE(contains(text_of(run_file("a", "config.toml")), "log_every = 2"));
