@@ -9,7 +9,7 @@ namespace dormouse::base {
 
 // "8", "2K", "64Ki", from `least` to `most`. Anything else: UsageError naming `what`.
 std::int64_t parse_count(std::string_view text, std::string_view what, std::int64_t least = 0, std::int64_t most = INT64_MAX);
-// "90", "90s", "10m", "1.5h" -> seconds > 0; else UsageError naming `what`.
+// "90", "90s", "10m", "1.5h", "1h30m", and as human_duration() writes it, "1m 05s" -> seconds > 0; else UsageError naming `what`.
 double parse_duration(std::string_view text, std::string_view what);
 // A finite number; else UsageError naming `what`.
 double parse_number(std::string_view text, std::string_view what);

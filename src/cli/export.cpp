@@ -170,8 +170,8 @@ std::string next_command(const Plan& plan, const Flags& flags) {
   return fmt::format("{} generate {} -p \"Once upon a time\" -n 300", dormouse, in_place ? base::shell_word(flags.source) : file);
 }
 
-// A remark when the run keeps other weights as its best.
-std::string better_weights(const Plan& plan, std::int64_t step) {
+// A line when the run keeps other weights as its best, "" otherwise.
+std::string remark_on_best(const Plan& plan, std::int64_t step) {
   const fs::path best = plan.run / "best.safetensors";
   std::error_code ignored;
   if (!plan.from_run || plan.input == best || !fs::exists(best, ignored)) return "";
@@ -243,7 +243,7 @@ int run(const Flags& flags) {
       text += fmt::format("  largest difference of a logit from f32: not known here ({})\n", reason);
     }
   }
-  text += better_weights(plan, model.step);
+  text += remark_on_best(plan, model.step);
   text += "next:  " + next_command(plan, flags) + "\n";
   print(flags.machine.json ? report::to_json(metrics) + "\n" : text);
   return 0;

@@ -214,7 +214,7 @@ Shown show_dmz(const std::filesystem::path& path) {
   return out;
 }
 
-// How far the run came that this checkpoint is of, in place of its tensors. What `train` did not write: as any other safetensors file.
+// The progress of the run that this checkpoint belongs to, in place of its tensors. What `train` did not write is shown as any other file.
 Shown show_run(const train::RunDirectory& run) {
   const format::SafetensorsFile file(run.checkpoint());
   Shown out = show_safetensors(file);

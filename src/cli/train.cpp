@@ -25,7 +25,7 @@ struct KeyFlag {
 
 constexpr KeyFlag kKeyFlags[] = {
     {"--steps", "steps", Value::count, "N", "length of the run in steps"},
-    {"--time-limit", "time_limit", Value::duration, "D", "length of the run in time: 90s, 10m, 1.5h (default 10m)"},
+    {"--time-limit", "time_limit", Value::duration, "D", "length of the run in time: 90s, 10m, 1h30m (default 10m)"},
     {"--batch", "batch", Value::count, "B", "rows per forward pass (default 8)"},
     {"--seq-len", "seq_len", Value::count, "T", "bytes per row (default: the preset's longest)"},
     {"--accum", "accum", Value::count, "K", "forward passes per step (default 1)"},

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "optim/deal.h"
+#include "optim/matrices.h"
 #include "optim/muon.h"
 
 namespace dormouse::optim {
@@ -196,21 +196,20 @@ std::int64_t Optimizer::step_matrices(double lr) {
     }
   }
   std::atomic<std::int64_t> zero = 0;
-  deal(*table_, values, [&](std::size_t i) {
+  for_each_matrix(*table_, values, [&](std::size_t i) {
     const auto& [slot, first, width] = matrices[i];
     const double rate = lr * slot->multiplier;
-    const Tensor grad = slot->parameter->grad.columns(first, width), momentum = slot->momentum.columns(first, width);
-    if (slot->heads == 1) {
-      if (!step_matrix(*slot, rate, values[i], grad, momentum)) ++zero;
-      return;
-    }
-    const Tensor value = values[i].clone(), m = momentum.clone();
-    if (!step_matrix(*slot, rate, value, grad.clone(), m)) {
+    const auto part = [&](const Tensor& whole) {  // a head lies between others: a copy
+      const Tensor columns = whole.columns(first, width);
+      return slot->heads == 1 ? columns : columns.clone();
+    };
+    const Tensor value = part(slot->parameter->value), momentum = part(slot->momentum);
+    if (!step_matrix(*slot, rate, value, part(slot->parameter->grad), momentum)) {
       ++zero;
-      return;
+    } else if (slot->heads > 1) {
+      values[i].copy_from(value);
+      slot->momentum.columns(first, width).copy_from(momentum);
     }
-    values[i].copy_from(value);
-    momentum.copy_from(m);
   });
   return zero;
 }
@@ -219,7 +218,7 @@ void Optimizer::retract_factors() {
   std::vector<Tensor> factors;
   for (const Slot& slot : slots_)
     if (is_factor(*slot.parameter)) factors.push_back(slot.parameter->value);
-  deal(*table_, factors, [&](std::size_t i) { retract(*table_, factors[i], config_.retract_iters); });
+  for_each_matrix(*table_, factors, [&](std::size_t i) { retract(*table_, factors[i], config_.retract_iters); });
 }
 
 // W <- (1 - lr wd) W - lr sqrt(max(1, rows/cols)) ColRow(NS(M)),  M <- beta M + (1-beta) G. False: G is zero, nothing changed.

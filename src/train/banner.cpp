@@ -40,6 +40,11 @@ std::string length_text(const TrainConfig& train) {
   return fmt::format("{} of training (a longer new run: --time-limit 1h, or --steps N)", base::human_duration(train.time_limit));
 }
 
+std::string model_text(const RunConfig& config) {
+  return fmt::format("{}: {} parameters, depth {}, d {}, rows of {} bytes", base::escape(config.run.preset),
+                     count(parameter_count(config.model)), config.model.max_iter, config.model.d_model, config.train.seq_len);
+}
+
 std::string files_of(const RunDirectory& directory) {
   std::string text;
   for (const char* name : {"model.dmexp", "checkpoint.safetensors", "best.safetensors", "config.toml", "metrics.jsonl", "log.txt"}) {
@@ -49,7 +54,7 @@ std::string files_of(const RunDirectory& directory) {
   return text;
 }
 
-// "1,200 steps", of how many where that is known
+// "1,200 steps", "900 of 3,020 steps", "133 steps (of a run of 5m 00s)"
 std::string steps_text(const TrainConfig& train, const Progress& progress) {
   if (progress.finished()) return count(progress.step, "step");
   if (train.steps > 0) return fmt::format("{} of {}", count(progress.step), count(train.steps, "step"));
@@ -62,9 +67,7 @@ void print_banner(const RunDirectory& directory, const RunConfig& config, const 
                   std::uint64_t windows_in_epoch) {
   const auto& train = config.train;
   base::log_line(fmt::format("dormouse {} ({})  run {}", base::version(), base::commit(), base::escape(directory.name())));
-  base::log_line(fmt::format("  model    {}: {} parameters, depth {}, d {}, rows of {} bytes; {}", base::escape(config.run.preset),
-                             count(parameter_count(config.model)), config.model.max_iter, config.model.d_model, train.seq_len,
-                             trainer.optimizer().summary()));
+  base::log_line(fmt::format("  model    {}; {}", model_text(config), trainer.optimizer().summary()));
   base::log_line(fmt::format("  machine  {}, CPU level {}, products in {} by {}", count(base::threads(), "thread"), ops::cpu_level(),
                              train.compute == "i16" ? "i16, narrow ones in f32" : train.compute, ops::gemm_library()));
   base::log_line("  memory   " + plan.text());
@@ -108,9 +111,8 @@ void log_preamble(const Request& request, const RunConfig& config, Trainer& trai
 }
 
 std::string description(const RunConfig& config) {
-  return fmt::format("  model    {}: {} parameters, depth {}, d {}, rows of {} bytes\n  data     {}, held out {}",
-                     base::escape(config.run.preset), count(parameter_count(config.model)), config.model.max_iter, config.model.d_model,
-                     config.train.seq_len, base::escape(config.data.path), one_line(config.data.held_out));
+  return fmt::format("  model    {}\n  data     {}, held out {}", model_text(config), base::escape(config.data.path),
+                     one_line(config.data.held_out));
 }
 
 std::string summary(const RunDirectory& directory, const RunConfig& config, const Progress& progress) {
@@ -130,14 +132,14 @@ std::string summary(const RunDirectory& directory, const RunConfig& config, cons
   }
   line(fmt::format("files: {} ({})", base::shell_word((directory.root / "").string()), files_of(directory)));
   constexpr double kWorse = 0.005;  // bits per byte; a smaller rise says nothing
-  const bool worse = judged && progress.last_bpb - progress.best_bpb > kWorse;
+  const bool worse = judged && progress.last_eval_step > progress.best_step && progress.last_bpb - progress.best_bpb > kWorse;
   if (worse) {
     line(fmt::format("best:  the held-out BPB rose after step {}, whose weights are kept: {} export {} --best", count(progress.best_step),
                      dormouse, run));
     line(fmt::format("       (rather more text, or a new --run with --steps {}, than a longer run)", progress.best_step));
   }
   if (!done) {
-    line(fmt::format("next:  {} train --run {}    (goes on)", dormouse, run));
+    line(fmt::format("next:  {}    (goes on)", resume_command(directory)));
     return text;
   }
   line(fmt::format("next:  {} generate {} -p \"Once upon a time\" -n 300", dormouse, run));

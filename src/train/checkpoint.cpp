@@ -233,12 +233,11 @@ Progress read_progress(const format::SafetensorsFile& file, const std::string& w
   progress.schedule.decay_steps = in.number<std::int64_t>();
   in.end();
   if (const auto anchors = metadata.find("anchors"); anchors != metadata.end()) progress.anchors = anchors->second;
-  const bool possible = progress.step >= 0 && progress.step <= kMostSteps && progress.elapsed >= 0 && std::isfinite(progress.elapsed) &&
-                        progress.window >= 0 && !std::isnan(progress.best_bpb) && !std::isnan(progress.last_bpb);
+  const bool possible =
+      progress.step >= 0 && progress.step <= kMostSteps && progress.elapsed >= 0 && std::isfinite(progress.elapsed) && progress.window >= 0;
   if (!possible) {
-    throw base::Error(
-        fmt::format("{}: its metadata holds a step, a time, a window or a BPB that no run has; use another checkpoint of the run",
-                    base::escape(where)));
+    throw base::Damaged(fmt::format("{}: its metadata holds a step, a time or a window that no run has; use another checkpoint of the run",
+                                    base::escape(where)));
   }
   return progress;
 }

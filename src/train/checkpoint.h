@@ -51,7 +51,8 @@ SavedState weights_state(const RunConfig& config, Trainer& trainer, const Progre
 // value that is not finite: base::Damaged. Another run's file, a newer program's, another config, shape or tensor: base::Error.
 Progress load_checkpoint(const std::filesystem::path& path, RunConfig& config, Trainer& trainer);
 
-// Where the run of a checkpoint stood, from its metadata. A key missing or not as written: base::Error.
+// Where the run of a checkpoint stood, from its metadata. A key missing or not as written: base::Error. A value that
+// no run has: base::Damaged.
 Progress read_progress(const format::SafetensorsFile& file, const std::string& where);
 
 // "epoch 3 generation 0 window 118" -> Position.

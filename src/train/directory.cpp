@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shell.h"
 
 namespace dormouse::train {
 namespace {
@@ -83,6 +84,10 @@ void remove_stale_temporaries(const RunDirectory& directory) {
     const std::string name = entry.path().filename().string();
     if (is_temporary(name) && !base::is_written_by_another(name)) std::filesystem::remove(entry.path(), ignored);
   }
+}
+
+std::string resume_command(const RunDirectory& directory) {
+  return fmt::format("{} train --run {}", base::program(), base::shell_word(directory.name()));
 }
 
 std::string new_run_id() {

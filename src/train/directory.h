@@ -30,6 +30,9 @@ void refuse_foreign(const RunDirectory& directory);
 // Removes what a killed writer left behind, and nothing that another process (an export, say) still writes; call under the lock.
 void remove_stale_temporaries(const RunDirectory& directory);
 
+// "dormouse train --run runs/a"
+std::string resume_command(const RunDirectory& directory);
+
 // 128 random bits as 32 hex digits.
 std::string new_run_id();
 

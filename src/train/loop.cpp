@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/shell.h"
 #include "base/units.h"
 #include "evaluate/bpb.h"
 #include "train/banner.h"
@@ -103,7 +102,7 @@ void Run::begin_anew() {
 void Run::extend() {
   if (!progress_.finished()) {
     throw base::UsageError(fmt::format("{} is not finished (step {}); go on with it first: {}", base::escape(directory_.name()),
-                                       progress_.step, resume_command()));
+                                       progress_.step, resume_command(directory_)));
   }
   std::error_code ignored;
   if (!std::filesystem::exists(directory_.stable(), ignored)) {
@@ -188,7 +187,7 @@ StepData Run::next_data(Feed& feed) {
 int Run::stopped(int signal) {
   save_now();
   base::log_line(fmt::format("stopped by {} after step {}; {} resumes", signal == SIGINT ? "Ctrl-C" : fmt::format("signal {}", signal),
-                             progress_.step, request_.extend ? resume_command() : "the same command"));
+                             progress_.step, what_resumes()));
   return 128 + signal;
 }
 
@@ -241,10 +240,10 @@ void Run::check_stdout() {
   if (log_.stdout_error() == 0 || stop_signal() != 0 || progress_.finished()) return;
   save_now();
   throw base::Error(fmt::format("cannot write to stdout: {}; stopped after step {}, {} resumes", std::strerror(log_.stdout_error()),
-                                progress_.step, request_.extend ? resume_command() : "the same command"));
+                                progress_.step, what_resumes()));
 }
 
-std::string Run::resume_command() const { return fmt::format("{} train --run {}", base::program(), base::shell_word(directory_.name())); }
+std::string Run::what_resumes() const { return request_.extend ? resume_command(directory_) : "the same command"; }
 
 void Run::print_summary() const {
   std::istringstream lines(summary(directory_, config_, progress_));

@@ -40,7 +40,7 @@ class Run {
   void count_skipped(SkipCounter& skips);
   void latch_decay();
   void print_summary() const;
-  std::string resume_command() const;
+  std::string what_resumes() const;
   void check_stdout();
   void keep_stable();
   void evaluate();

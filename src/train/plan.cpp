@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "base/units.h"
 #include "network/dormouse/parameters.h"
 
@@ -19,11 +20,13 @@ MemoryPlan plan_memory(const RunConfig& config, std::uint64_t corpus_bytes) {
   MemoryPlan plan;
   plan.parameters = static_cast<std::uint64_t>(parameter_count(c)) * 4;
   plan.gradients = plan.parameters;
-  plan.optimizer = 2 * plan.parameters;  // two moments at most
-  plan.copy = plan.parameters + plan.optimizer;
+  const std::int64_t inner = c.use_kda ? c.n_heads * c.head_dim : 0;
+  const std::int64_t matrix = std::max(c.d_model * std::max(c.d_model, inner), c.d_ffn * std::min(c.rank, c.d_ffn));
+  constexpr std::int64_t kCopies = 6;  // that Newton-Schulz keeps of the matrix a thread works on
+  plan.optimizer = 2 * plan.parameters + static_cast<std::uint64_t>(kCopies * matrix * base::threads()) * 4;  // two moments at most
+  plan.copy = 3 * plan.parameters;
   // What one iteration keeps for the backward pass, floats per position: the stream and its norm, KDA's projections, unit vectors, decays,
   // chunk states and outputs, the memory's read, the experts' two wide and four narrow rows, residual and readout.
-  const std::int64_t inner = c.use_kda ? c.n_heads * c.head_dim : 0;
   const std::int64_t chunk = c.use_kda ? inner * c.head_dim / ops::kKdaChunk : 0;
   const std::int64_t narrow = std::min(c.rank, c.d_model);
   const std::int64_t iteration = 8 * c.d_model + 13 * inner + chunk + c.n_experts * (2 * c.d_ffn + 4 * narrow) + 4 * narrow;

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/shell.h"
 #include "base/threads.h"
 #include "data/byte_stream.h"
 #include "train/directory.h"
@@ -42,15 +41,12 @@ int run(const Request& request, bool json) {
   }
   base::set_threads(static_cast<int>(config.train.threads));
 
-  RunData data = [&] {
-    try {
-      return open_data(config, directory.root);
-    } catch (const base::Error& error) {
-      if (!resume || request.data) throw;
-      throw base::Error(fmt::format("{}; if the text of this run lies elsewhere now: {} train --run {} --data PATH", error.what(),
-                                    base::program(), base::shell_word(directory.name())));
-    }
-  }();
+  std::error_code ignored;
+  if (resume && !request.data && !std::filesystem::exists(config.data.path, ignored)) {
+    throw base::Error(fmt::format("the text of this run, {}, is not there; if it lies elsewhere now: {} --data PATH",
+                                  base::escape(config.data.path), resume_command(directory)));
+  }
+  RunData data = open_data(config, directory.root);
   bind_data(config, data, resume, directory.name());
   const std::uint64_t train_bytes = data.train.bytes;
   const auto stream = with_path(config.data.path, [&] {

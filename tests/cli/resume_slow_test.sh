@@ -4,21 +4,22 @@
 common="--config small.toml -t 1 --data text.txt --steps 400 --accum 2 --compute f32"
 # shellcheck disable=SC2086
 expect 0 'done:' train $common --run runs/whole
-stop_and_resume() { # SIGNAL CODE
-  rm -f log.txt
-  # shellcheck disable=SC2086
-  "$DORMOUSE" train $common --run runs/$1 --log-every 1 2>log.txt &
-  pid=$!
+# Sends a signal to the last command after so many steps were logged; its exit code.
+stop_after() { # SIGNAL LINES
   n=0
-  while ! grep -qs '^step 5 ' log.txt && [ $n -lt 300 ]; do
+  while [ "$(grep -c '^step ' log.txt)" -lt "$2" ] && [ $n -lt 300 ]; do
     sleep 0.05
     n=$((n + 1))
   done
-  kill -"$1" $pid
-  wait $pid
+  kill -"$1" $!
+  wait $!
+}
+stop_and_resume() { # SIGNAL CODE
+  "$DORMOUSE" train $common --run runs/$1 --log-every 1 2>log.txt &
+  stop_after "$1" 5
   code=$?
   [ $code -eq "$2" ] || fail "SIG$1: exit $code, expected $2"
-  grep -q 'resumes' log.txt || fail "SIG$1: does not say how to go on"
+  grep -q 'the same command resumes' log.txt || fail "SIG$1: does not say how to go on"
   expect 0 'resumed at step .*done:' train --run runs/"$1"
   "$DORMOUSE" logits runs/"$1" text.txt --out "$1.npy" --bytes 32 2>/dev/null
   cmp -s whole.npy "$1.npy" || fail "SIG$1: resumed weights differ from the uninterrupted run's"
@@ -31,5 +32,10 @@ cmp -s runs/TERM/best.safetensors runs/INT/best.safetensors && fail "two runs sh
 
 expect 0 'extended to 500 steps.*done: 500 steps' train --run runs/whole --extend 100
 expect 0 'finished' train --run runs/whole
+"$DORMOUSE" train --run runs/TERM --extend 1000000 2>log.txt &
+stop_after TERM 1
+grep -q 'train --run runs/TERM resumes' log.txt || fail "a stopped --extend: does not say how to go on"
+expect 0 'so far: [0-9,]+ of 1,000,[0-9]+ steps .*next: .*train --run runs/TERM ' info runs/TERM
+! grep -q 'rose after' out.txt || fail "info compares with an evaluation after the state before the decay"
 expect 2 'error: .*not finished|finished' train --data text.txt --run runs/fresh --config small.toml --extend 10
 finish

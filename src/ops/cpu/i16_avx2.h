@@ -5,6 +5,8 @@
 #include "ops/cpu/i16_kernels.h"
 
 #if defined(__x86_64__)
+#include <immintrin.h>
+
 namespace dormouse::ops::cpu {
 
 struct I16Avx2 {

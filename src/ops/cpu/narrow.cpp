@@ -57,7 +57,7 @@ HWY_INLINE void store_row(const V* sums, float* to, std::int64_t columns) {
   if (place == tile) std::copy_n(tile, std::max<std::int64_t>(columns, 0), to);
 }
 
-// from [kLanes], or its first `columns`, none when negative, and zeros.
+// from [kLanes], or only its first `columns` (none when negative) and zeros.
 HWY_INLINE V load_row(const float* from, std::int64_t columns) {
   const Full d;
   if (columns >= kLanes) return hn::LoadU(d, from);
@@ -192,13 +192,21 @@ struct Pairs : InShares<Pairs> {
   }
 };
 
-// A whole number in every lane, the sum of others without an error below 2^53.
+// Sums of whole numbers in doubles, exact below 2^53, rounded to float once.
 struct Exact {
-#if HWY_TARGET == HWY_SCALAR  // one lane has no halves
-  double sum;
-  void clear() { sum = 0; }
-  void add(hn::Vec<Ints> x) { sum += hn::GetLane(x); }
-  V rounded() const { return hn::Set(Full(), static_cast<float>(sum)); }
+#if HWY_TARGET == HWY_SCALAR || !HWY_HAVE_FLOAT64
+  double sum[kLanes];
+  void clear() { std::fill_n(sum, kLanes, 0.0); }
+  void add(hn::Vec<Ints> x) {
+    HWY_ALIGN std::int32_t one[kLanes];
+    hn::Store(x, Ints(), one);
+    for (int i = 0; i < kLanes; ++i) sum[i] += one[i];
+  }
+  V rounded() const {
+    HWY_ALIGN float one[kLanes];
+    for (int i = 0; i < kLanes; ++i) one[i] = static_cast<float>(sum[i]);
+    return hn::Load(Full(), one);
+  }
 #else
   using Doubles = hn::Repartition<double, Ints>;
   hn::Vec<Doubles> lower, upper;
@@ -488,9 +496,9 @@ void for_strips(std::size_t count, const Matrix& matrix, std::int64_t id, std::i
   for (std::size_t turn = 0; turn < count; ++turn) {
     const std::size_t i = sweep == Sweep::forward ? turn : count - 1 - turn;
     const NarrowMatrix& w = matrix(i);
-    const std::int64_t k = std::max<std::int64_t>(w.k(), 1), size = w.strips() * w.k();
+    const std::int64_t size = w.strips() * w.k();
     if (sweep == Sweep::backward) at -= size;
-    const auto strip = [&](std::int64_t place) { return place <= at ? 0 : place >= at + size ? w.strips() : ceil_div(place - at, k); };
+    const auto strip = [&](std::int64_t place) { return place <= at ? 0 : place >= at + size ? w.strips() : ceil_div(place - at, w.k()); };
     const std::int64_t first = strip(begin), last = strip(end);
     if (first < last) body(i, first, last);
     if (sweep == Sweep::forward) at += size;
