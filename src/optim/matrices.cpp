@@ -17,11 +17,11 @@ void for_each_matrix(const ops::OpTable<float>& table, const std::vector<tensor:
   for (const auto& [shape, list] : equal) {
     const auto [rows, cols] = shape;
     const std::int64_t side = std::min(rows, cols), count = std::ssize(list);
-    const std::int64_t dealt = side < kLarge ? count : count - count % base::threads();
-    table.split(dealt, dealt * rows * cols * side, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t handed_out = side < kLarge ? count : count - count % base::threads();
+    table.split(handed_out, handed_out * rows * cols * side, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) visit(list[static_cast<std::size_t>(i)]);
     });
-    for (std::int64_t i = dealt; i < count; ++i) visit(list[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = handed_out; i < count; ++i) visit(list[static_cast<std::size_t>(i)]);
   }
 }
 

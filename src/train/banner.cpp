@@ -132,7 +132,7 @@ std::string summary(const RunDirectory& directory, const RunConfig& config, cons
   }
   line(fmt::format("files: {} ({})", base::shell_word((directory.root / "").string()), files_of(directory)));
   constexpr double kWorse = 0.005;  // bits per byte; a smaller rise says nothing
-  const bool worse = judged && progress.last_eval_step > progress.best_step && progress.last_bpb - progress.best_bpb > kWorse;
+  const bool worse = progress.last_eval_step > progress.best_step && progress.last_bpb - progress.best_bpb > kWorse;
   if (worse) {
     line(fmt::format("best:  the held-out BPB rose after step {}, whose weights are kept: {} export {} --best", count(progress.best_step),
                      dormouse, run));
@@ -144,8 +144,7 @@ std::string summary(const RunDirectory& directory, const RunConfig& config, cons
   }
   line(fmt::format("next:  {} generate {} -p \"Once upon a time\" -n 300", dormouse, run));
   if (!worse) {
-    line(fmt::format("       {} train --run {} --extend {}    (more training)", dormouse, run,
-                     std::max<std::int64_t>(1, progress.step / 2)));
+    line(fmt::format("       {} --extend {}    (more training)", resume_command(directory), std::max<std::int64_t>(1, progress.step / 2)));
   }
   return text;
 }
